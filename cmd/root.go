@@ -323,15 +323,18 @@ type buildVersion struct {
 	Platform string `json:"platform"`
 }
 
-// readVersion returns what the go command recorded in the binary: the version of
-// the module, or "devel", and the commit.
+// version is that of a release, which release/build states.
+var version string
+
+// readVersion returns the version of the release, else what the go command recorded in the
+// binary: the version of the module, or "devel", and the commit.
 func readVersion() buildVersion {
 	v := buildVersion{Version: "devel", Go: goruntime.Version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
-	if m := info.Main.Version; m != "" && m != "(devel)" {
+	if m := cmp.Or(version, info.Main.Version); m != "" && m != "(devel)" {
 		v.Version = m
 	}
 	for _, s := range info.Settings {

@@ -231,11 +231,27 @@ func cached(cache, goos, goarch string, k Kind) string {
 	return ""
 }
 
+// pythonDirs returns the folder of the pinned onnxruntime in the Python environment into whose
+// scripts pip has put the program: no more than one.
+func pythonDirs(program string) (dirs []string) {
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		program = real
+	}
+	root := filepath.Dir(filepath.Dir(program))
+	for _, site := range []string{"lib/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages"} {
+		found, _ := filepath.Glob(filepath.Join(root, site, "onnxruntime-"+pinned+".dist-info")) // the pattern is valid
+		for _, info := range found {
+			dirs = append(dirs, filepath.Join(filepath.Dir(info), "onnxruntime", "capi"))
+		}
+	}
+	return dirs[:min(1, len(dirs))]
+}
+
 // systemDirs returns the folders where an installed library may be.
 func systemDirs(goos, goarch string) []string {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
-		dirs = append(dirs, filepath.Dir(exe))
+		dirs = append(append(dirs, filepath.Dir(exe)), pythonDirs(exe)...)
 	}
 	switch goos {
 	case "windows":

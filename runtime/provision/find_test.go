@@ -195,6 +195,23 @@ func TestLookupOrder(t *testing.T) {
 	expect(Options{Library: folder}, inFolder, "--library")
 }
 
+// TestPythonDirs: a program that pip has installed finds the pinned library of its environment,
+// and no other version.
+func TestPythonDirs(t *testing.T) {
+	root := t.TempDir()
+	program := write(t, filepath.Join(root, "bin", "onering"), nil)
+	capi := filepath.Join(root, "lib", "python3.12", "site-packages", "onnxruntime", "capi")
+	write(t, filepath.Join(capi, "libonnxruntime.so."+pinned), nil)
+	write(t, filepath.Join(root, "lib", "python3.12", "site-packages", "onnxruntime-1.2.3.dist-info", "METADATA"), nil)
+	if got := pythonDirs(program); len(got) != 0 {
+		t.Errorf("another version is found: %q", got)
+	}
+	write(t, filepath.Join(root, "lib", "python3.12", "site-packages", "onnxruntime-"+pinned+".dist-info", "METADATA"), nil)
+	if got := pythonDirs(program); len(got) != 1 || got[0] != capi {
+		t.Errorf("%q, want %q", got, capi)
+	}
+}
+
 // TestModuleVersion: the library comes from the module version in go.mod.
 func TestModuleVersion(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
