@@ -56,10 +56,17 @@ class Arena:
             self.tensors[w["name"].removeprefix(prefix)] = self.flat[at:at + int(np.prod(w["shape"]))].reshape(w["shape"])
             for p in w["parts"]:
                 x = self.flat[at:at + int(np.prod(p["shape"]))].reshape(p["shape"])
-                self.parts[p["name"]] = self.tensors[p["name"].removeprefix(prefix)] = x
+                self.tensors[p["name"].removeprefix(prefix)] = x
                 at += x.size
+            for t in [w] if w.get("whole") else w["parts"]:  # the tensors of the file
+                self.parts[t["name"]] = x = self.tensors[t["name"].removeprefix(prefix)]
                 if files:
-                    x[:] = files[p["name"]]
+                    x[:] = files[t["name"]]
+
+
+def of_kind(k):
+    """Returns what the names of ports and graphs for a kind of layers end with."""
+    return f".kind{k}" if k else ""
 
 
 class Model:
@@ -106,9 +113,19 @@ class Model:
         names = [p["name"] for p in g["outputs"]]
         return {n: o.numpy() for n, o in zip(names, binding.get_outputs()) if n not in g.get("alias", {})}
 
+    def kinds(self):
+        return self.shape.get("layer_kinds", [dict(rope_frequencies=self.shape["rope_frequencies"], rope_scale=1, window=0, program=0)])
+
     def angles(self, n):
-        a = np.arange(n, dtype=np.float32)[:, None] * np.array(self.shape["rope_frequencies"], np.float32)
-        return {"cos": np.cos(a.astype(np.float64)), "sin": np.sin(a.astype(np.float64))}
+        """Returns the angles of every kind of layers by the names of their ports."""
+        fed = {}
+        for k, kind in enumerate(self.kinds()):
+            a = (np.arange(n, dtype=np.float32)[:, None] * np.array(kind["rope_frequencies"], np.float32)).astype(np.float64)
+            fed["cos" + of_kind(k)], fed["sin" + of_kind(k)] = np.cos(a) * kind["rope_scale"], np.sin(a) * kind["rope_scale"]
+        return fed
+
+    def window(self):
+        return max(k["window"] for k in self.kinds())
 
     # Rollout.
 
@@ -137,7 +154,8 @@ class Model:
                 break
             at = np.stack(np.broadcast_arrays(np.arange(B)[:, None], np.arange(G), pos[:, None]), -1)
             mask = np.where(np.arange(S) > pos[:, None], LOWEST, 0)[:, None, None]
-            hidden = self.run("decode", ids=out["next"][:, None], pos=pos[:, None], at=at, mask=mask, **self.angles(S), **cache)["hidden"]
+            band = np.where(np.arange(S) <= pos[:, None] - self.window(), LOWEST, mask[:, 0, 0])[:, None, None]
+            hidden = self.run("decode", ids=out["next"][:, None], pos=pos[:, None], at=at, mask=mask, band=band, **self.angles(S), **cache)["hidden"]
             pos = pos + 1
         return responses, logps
 
@@ -158,12 +176,21 @@ class Model:
             x.targets += response
         x.fed = dict(pos=np.array(x.pos)[:, None], mask=np.triu(np.full((T, T), LOWEST, np.float32), 1), rows=rows, valid=valid, tokens=x.tokens,
                      copies=np.array(x.tokens[:1])[:, None], copied=np.ones((1, 1, 1), np.float32))
-        x.turn, x.still = self.angles(T), {k: np.full_like(a, k == "cos") for k, a in self.angles(T).items()}
+        x.fed["band"] = np.where(np.tri(T, k=-self.window(), dtype=bool), LOWEST, x.fed["mask"])
+        x.turn = self.angles(T)
         return x
 
     def attention(self, x, i):
-        turned = self.shape.get("no_rope_layers")
-        return {**x.fed, **(x.still if turned and not turned[i] else x.turn)}
+        turned, k = self.shape.get("no_rope_layers"), self.shape.get("kind_of_layers", [0] * (i + 1))[i]
+        angles = {name: x.turn[name + of_kind(k)] for name in ("cos", "sin")}
+        if turned and not turned[i]:
+            angles = {name: np.full_like(a, name == "cos") for name, a in angles.items()}
+        return {**x.fed, **angles}
+
+    def layer(self, way, i, **fed):
+        """Runs a layer's graph, of which kinds of layers may have one of their own."""
+        kind = self.kinds()[self.shape.get("kind_of_layers", [0] * (i + 1))[i]]
+        return self.run(f"layer.{way}{of_kind(kind['program'])}.stash2", i, **fed)
 
     def slices(self, rows=8192):
         return [slice(v, min(v + rows, self.shape["vocab_size"])) for v in range(0, self.shape["vocab_size"], rows)]
@@ -171,18 +198,19 @@ class Model:
     def forward(self, sequences, temperature):
         """Returns the packed micro-batch with the log-probs and entropies of its response tokens."""
         x, head = self.pack(sequences), self.tensors[self.shape["head"]]
-        stream, x.kept = self.tensors[self.shape["embedding"]][x.ids], []
+        E = self.tensors[self.shape["embedding"]]
+        stream, x.kept = self.run("rows.embed", X=E, ids=x.ids)["y"] if "rows.embed" in self.graphs else E[x.ids], []
         for i in range(self.shape["num_hidden_layers"]):
-            out = self.run("layer.forward.stash2", i, x=stream, **self.attention(x, i))
+            out = self.layer("forward", i, x=stream, **self.attention(x, i))
             x.kept.append({**out, "x": stream})
             stream = x.kept[-1].pop("y")
         x.norm = dict(x=stream[x.places], inv_temperature=1 / temperature)
         x.h = self.run("norm.forward", **x.norm)["h"]
         x.z, u = np.full((len(x.places), 1), -1e30, np.float32), np.zeros((len(x.places), 1), np.float32)
         for v in self.slices():
-            out = self.run("head.forward", h=x.h, E=head[v], z=x.z, u=u)
+            out = self.run("head.forward", h=x.h, E=head[v], z=x.z, u=u, inv_temperature=1 / temperature)
             x.z, u = out["z_out"], out["u_out"]
-        x.logp = (self.run("head.target", h=x.h, E=head, y=x.targets)["logit"].reshape(-1, 1) - x.z)[:, 0].astype(float)
+        x.logp = (self.run("head.target", h=x.h, E=head, y=x.targets, inv_temperature=1 / temperature)["logit"].reshape(-1, 1) - x.z)[:, 0].astype(float)
         x.entropy = (x.z - u)[:, 0].astype(float)
         return x
 
@@ -193,13 +221,15 @@ class Model:
         dh = np.zeros_like(x.h)
         for v in self.slices():
             here = (v.start <= y) & (y < v.stop)
-            self.run("head.backward", h=x.h, E=head[v], z=x.z, w=w[:, None], dh=dh, dE=None if dE is None else dE[v],
+            self.run("head.backward", h=x.h, E=head[v], z=x.z, inv_temperature=x.norm["inv_temperature"], w=w[:, None], dh=dh, dE=None if dE is None else dE[v],
                      at=np.stack([np.arange(len(y)), np.where(here, y - v.start, 0)], 1), dlogit=np.where(here, w, 0))
         dy = np.zeros((len(x.ids), self.shape["hidden_size"]), np.float32)
         dy[x.places] = self.run("norm.backward", dh=dh, **x.norm)["dx"]
         for i in reversed(range(self.shape["num_hidden_layers"])):
-            dy = self.run("layer.backward.stash2", i, dy=dy, **self.attention(x, i), **x.kept[i])["dx"]
-        if dE is not None:
+            dy = self.layer("backward", i, dy=dy, **self.attention(x, i), **x.kept[i])["dx"]
+        if dE is not None and "rows.learn" in self.graphs:
+            self.run("rows.learn", X=self.grads.tensors[self.shape["embedding"]], ids=x.ids, rows=dy)
+        elif dE is not None:
             np.add.at(self.grads.tensors[self.shape["embedding"]], x.ids, dy)
 
     def update(self, lr, max_norm=1.0, beta1=0.9, beta2=0.95, eps=1e-8, decay=0.0):

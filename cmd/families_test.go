@@ -20,6 +20,17 @@ var families = map[string]string{
 		"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}`,
 	"qwen3":   `"model_type": "qwen3", "head_dim": 10, "num_key_value_heads": 1, "eos_token_id": 24, "tie_word_embeddings": true`,
 	"smollm3": `"model_type": "smollm3", "no_rope_layer_interval": 2, "eos_token_id": 24, "num_key_value_heads": 1`,
+	"gemma2": `"model_type": "gemma2", "sliding_window": 4, "head_dim": 10, "num_key_value_heads": 1, "eos_token_id": 24, "attn_logit_softcapping": 2.0,
+		"final_logit_softcapping": 6.0`,
+	"gemma3": `"model_type": "gemma3_text", "sliding_window": 3, "sliding_window_pattern": 2, "head_dim": 8, "num_key_value_heads": 2, "eos_token_id": 24,
+		"rope_scaling": {"rope_type": "linear", "factor": 8.0}`,
+	"olmo3": `"model_type": "olmo3", "sliding_window": 4, "layer_types": ["full_attention", "sliding_attention"], "eos_token_id": 24,
+		"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}`,
+	"granite": `"model_type": "granite", "embedding_multiplier": 4.0, "residual_multiplier": 0.7, "attention_multiplier": 0.3, "logits_scaling": 2.0, "eos_token_id": 24`,
+	"phi3": `"model_type": "phi3", "partial_rotary_factor": 0.75, "original_max_position_embeddings": 60, "num_key_value_heads": 1, "eos_token_id": 24,
+		"rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 2.0, 4.0]}`,
+	"ministral3": `"model_type": "ministral3", "head_dim": 10, "num_key_value_heads": 1, "eos_token_id": 24, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4,
+		"factor": 8.0, "original_max_position_embeddings": 8, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}`,
 }
 
 // familyFolder writes the config and the tokenizer of a family.
@@ -58,13 +69,13 @@ func commandLine(t *testing.T, stdin string, args ...string) string {
 }
 
 // TestFamilies: every family supports all commands that Qwen2 supports. Without
-// ONERING_LONG=1 the one that differs most stands for all.
+// ONERING_LONG=1 those that differ most stand for all.
 func TestFamilies(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")
 	}
 	for family := range families {
-		if family != "smollm3" && os.Getenv("ONERING_LONG") == "" {
+		if family != "smollm3" && family != "gemma2" && os.Getenv("ONERING_LONG") == "" {
 			continue
 		}
 		t.Run(family, func(t *testing.T) {

@@ -1,5 +1,7 @@
 package models
 
+import "slices"
+
 // Sizes are the numbers that give a model its shape.
 type Sizes struct {
 	Layers  int // L, num_hidden_layers
@@ -46,12 +48,10 @@ const (
 type Geometry struct {
 	Sizes
 	RopeTheta float64
-	// RopeFrequencies [K/2] give the angle by which position p turns pair i of a
-	// head: p*RopeFrequencies[i].
-	RopeFrequencies []float32
-	// Unturned[i] is set if layer i applies no rotary embedding; nil if every
-	// layer applies it.
-	Unturned []bool
+	// Kinds are the kinds of layers, and KindOf[i] is the kind of layer i; nil if there is
+	// only one.
+	Kinds  Kinds
+	KindOf []int
 	// CacheParts is the number of cache parts that DecodeParts takes; 1 if there is no
 	// such Program.
 	CacheParts int
@@ -65,9 +65,58 @@ type Geometry struct {
 	Embedding, Head string
 	// Norm names the final norm's weight.
 	Norm string
+	// Normed is how many products of a layer have a norm behind them.
+	Normed int
+	// ZeroNorms is set if norms multiply by 1 + weight, so that new ones are 0.
+	ZeroNorms bool
 	// Compute is the type in which the layers compute: F32, BF16 or F16. The ports of
 	// Programs say which weights have that type.
 	Compute DType
+}
+
+// A Kind is what the layers of a model may differ in: how they see positions.
+type Kind struct {
+	// Frequencies [n/2] give the angle by which position p turns pair i of the first n
+	// elements of a head: p*Frequencies[i]. The layers have no rotary embedding if all are 0.
+	Frequencies []float32 `json:"rope_frequencies"`
+	// Scale multiplies the cosines and sines of the angles.
+	Scale float32 `json:"rope_scale"`
+	// Window is how many keys a query sees: its own and those right before it; 0 stands for all.
+	Window int `json:"window"`
+	// Program is the first kind that has the same layer Programs.
+	Program int `json:"program"`
+}
+
+// Turns reports whether the layers have a rotary embedding.
+func (k Kind) Turns() bool {
+	return slices.ContainsFunc(k.Frequencies, func(f float32) bool { return f != 0 })
+}
+
+// Kinds are the kinds of a model's layers. All that have a window have the same.
+type Kinds []Kind
+
+// Angles returns the first kind that has the angles of kind k. Its number is in the names of
+// the ports for them; see OfKind.
+func (list Kinds) Angles(k int) int {
+	return slices.IndexFunc(list, func(x Kind) bool {
+		return slices.Equal(x.Frequencies, list[k].Frequencies) && x.Scale == list[k].Scale
+	})
+}
+
+// Window returns the window of the kinds that have one; 0 if none has.
+func (list Kinds) Window() (most int) {
+	for _, k := range list {
+		most = max(most, k.Window)
+	}
+	return most
+}
+
+// Kind returns the number of the kind of a layer.
+func (g Geometry) Kind(layer int) int {
+	if g.KindOf == nil {
+		return 0
+	}
+	return g.KindOf[layer]
 }
 
 // InputBytes is how many bytes a forward pass over n tokens stores at least for its backward
@@ -77,7 +126,7 @@ func (g Geometry) InputBytes(n int) int { return 4 * n * g.Hidden * g.Layers }
 // StashBytes is how many bytes a full layer stores in addition, over n tokens, so that nothing
 // is computed again, but for the logits.
 func (g Geometry) StashBytes(n int) int {
-	return n * (g.Compute.Size()*2*(g.Heads*g.HeadDim+g.KVHeads*g.HeadDim+g.FFN) + 4*g.Hidden)
+	return n * (g.Compute.Size()*2*(g.Heads*g.HeadDim+g.KVHeads*g.HeadDim+g.FFN) + 4*g.Hidden*(1+g.Normed))
 }
 
 // FullBytes is how many bytes a forward pass over n tokens stores at most: everything of all
@@ -116,13 +165,13 @@ type Architecture interface {
 	DecodeMany(form Form) (Program, error)
 	Sample(choice Choice, form Form) (Program, error)
 
-	// Layer is one decoder layer over packed tokens, forward and backward. If it is full, the
-	// forward graph also returns q, k, v, the attention's output, x2, gate and up, which the
-	// backward graph reads; else that computes the layer again from its input x [N,D].
-	Layer(full bool, blocks int) (forward, backward Program, err error)
-	// LayerBytes returns the peak memory in bytes of a run of each layer Program,
+	// Layer is one decoder layer of a kind over packed tokens, forward and backward. If it is
+	// full, the forward graph also returns q, k, v, the attention's output, x2, gate and up,
+	// which the backward graph reads; else that computes the layer again from its input x [N,D].
+	Layer(kind int, full bool, blocks int) (forward, backward Program, err error)
+	// LayerBytes returns the peak memory in bytes of a run of each layer Program of a kind,
 	// without its inputs and outputs, for n tokens in rows rows of T places.
-	LayerBytes(full bool, blocks, n, rows, T int) (forward, backward int64, err error)
+	LayerBytes(kind int, full bool, blocks, n, rows, T int) (forward, backward int64, err error)
 	// With an Adapter, the backward Programs of Layer, Norm and Head give the gradients
 	// of the adapter and of their input, and none of weights.
 
@@ -160,6 +209,8 @@ type RowPrograms struct {
 	Gather Program // y [n,D] = X[ids]
 	Add    Program // rows [n,D] onto X at ids
 	Pair   Program // y [m,D] = rows[left] + pair rows[right]
+	// Embed is Gather and Learn is Add for the embedding, which some models scale.
+	Embed, Learn Program
 }
 
 // A Form is how a Program for few tokens multiplies: Direct has the weight as the second

@@ -18,13 +18,14 @@ import (
 type ConfigFile struct {
 	name    string // its name in errors, such as "config.json"
 	members map[string][]byte
-	err     *error // shared by the objects of one file
+	seen    map[string]bool // what was read or expected, by name and key; shared by the objects of one file
+	err     *error          // shared by the objects of one file
 }
 
 // parseConfigFile reads the text of a file. The keys' order and the text itself
 // are not kept.
 func parseConfigFile(name string, text []byte) (*ConfigFile, error) {
-	f := &ConfigFile{name: name, members: make(map[string][]byte), err: new(error)}
+	f := &ConfigFile{name: name, members: make(map[string][]byte), seen: make(map[string]bool), err: new(error)}
 	if err := f.parse(text); err != nil {
 		return nil, fmt.Errorf("models: %s: %w", name, err)
 	}
@@ -56,9 +57,13 @@ func (f *ConfigFile) Keys() []string {
 
 // Has reports whether the file states a value for key.
 func (f *ConfigFile) Has(key string) bool {
+	f.seen[f.name+": "+key] = true
 	v, ok := f.members[key]
 	return ok && string(v) != "null"
 }
+
+// Seen reports whether a method was asked for the member before, even if there is none.
+func (f *ConfigFile) Seen(key string) bool { return f.seen[f.name+": "+key] }
 
 // Decode reads the member into v, which stays unchanged if there is no member. want says
 // in words what the member must be.
@@ -101,7 +106,7 @@ func (f *ConfigFile) Object(key string) *ConfigFile {
 	if !f.Has(key) {
 		return nil
 	}
-	o := &ConfigFile{name: f.name + ": " + key, members: make(map[string][]byte), err: f.err}
+	o := &ConfigFile{name: f.name + ": " + key, members: make(map[string][]byte), seen: f.seen, err: f.err}
 	if err := o.parse(f.members[key]); err != nil {
 		o.Fail("%w", err)
 		return nil

@@ -17,7 +17,7 @@ const initBlock = 1 << 16
 
 // Init returns random weights as transformers makes them: matrices and
 // embeddings normal with standard deviation InitRange, the padding token's
-// embedding zero, biases zero, norms one.
+// embedding zero, biases zero, norms one, or zero where they multiply by 1 + weight.
 //
 // Each block of 65,536 elements has a ChaCha8 generator keyed by the seed, the
 // tensor's Hugging Face name and the block's number. The numbers depend on
@@ -31,13 +31,13 @@ func (m Model) Init(seed uint64) (*Weights, error) {
 	var fills []func()
 	for _, t := range w.Tensors() {
 		switch {
-		case strings.HasSuffix(t.Name, "norm.weight"):
+		case strings.HasSuffix(t.Name, ".bias"), m.names.ZeroNorms && isNorm(t): // the memory is zero already
+		case isNorm(t):
 			fills = append(fills, func() {
 				for i := range t.Data {
 					t.Data[i] = 1
 				}
 			})
-		case strings.HasSuffix(t.Name, ".bias"): // the memory is zero already
 		default:
 			for first := 0; first < len(t.Data); first += initBlock {
 				fills = append(fills, func() {
@@ -55,6 +55,9 @@ func (m Model) Init(seed uint64) (*Weights, error) {
 	}
 	return w, nil
 }
+
+// isNorm says whether a tensor is the weight of a norm.
+func isNorm(t Tensor) bool { return strings.HasSuffix(t.Name, "norm.weight") }
 
 // drawNormal fills one block of a tensor.
 func drawNormal(block []float32, std float64, seed uint64, tensor string, number int) {

@@ -20,11 +20,14 @@ type Fused struct {
 	Name  string `json:"name"`
 	Shape []int  `json:"shape"`
 	Parts []Spec `json:"parts"`
+	// Whole is set if the file has the matrix as one tensor of this name, and none of the
+	// Parts. Graphs may still read each part alone.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // Plain returns the Fused of a single tensor.
 func Plain(name string, shape ...int) Fused {
-	return Fused{name, shape, []Spec{{name, shape}}}
+	return Fused{Name: name, Shape: shape, Parts: []Spec{{name, shape}}}
 }
 
 // Concat returns the Fused that stacks the rows of parts. The parts must agree in
@@ -80,6 +83,9 @@ func NewLayout(fused []Fused) (*Layout, error) {
 			return nil, err
 		}
 		at := l.Size
+		if f.Whole {
+			l.names = append(l.names, f.Name)
+		}
 		for _, p := range f.Parts {
 			n, err := elements(p.Shape)
 			if err != nil {
@@ -88,7 +94,9 @@ func NewLayout(fused []Fused) (*Layout, error) {
 			if len(p.Shape) != len(f.Shape) || !slices.Equal(p.Shape[1:], f.Shape[1:]) {
 				return nil, fmt.Errorf("models: layout of %q: part %q has shape %v, which are not rows of %v", f.Name, p.Name, p.Shape, f.Shape)
 			}
-			l.names = append(l.names, p.Name)
+			if !f.Whole {
+				l.names = append(l.names, p.Name)
+			}
 			if p.Name == f.Name && len(f.Parts) == 1 {
 				at += n
 				continue
@@ -142,6 +150,17 @@ func (l *Layout) Find(name string) (place, bool) {
 
 // Names returns the Hugging Face names in the arena's order.
 func (l *Layout) Names() []string { return l.names }
+
+// ReadNames returns the names of the tensors that layer Programs read, in the arena's order:
+// Names with the Parts of matrices that are Whole in their place.
+func (l *Layout) ReadNames() (names []string) {
+	for _, f := range l.fused {
+		for _, p := range f.Parts {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
 
 // Largest returns the tensor with the most elements; among equal ones, the first.
 func (l *Layout) Largest() (name string, size int) {

@@ -114,15 +114,16 @@ func TestEOSOfGenerationConfig(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	cases := []struct{ old, new, want string }{
-		{`"model_type": "qwen2"`, `"model_type": "mistral"`, `model_type "mistral" is not supported`},
+		{`"model_type": "qwen2"`, `"model_type": "mixtral"`, `model_type "mixtral" is not supported`},
 		{`"Qwen2ForCausalLM"`, `"Qwen2ForSequenceClassification"`, `architectures ["Qwen2ForSequenceClassification"] is not supported`},
 		{`"hidden_act": "silu"`, `"hidden_act": "gelu"`, `hidden_act "gelu" is not supported, only "silu"`},
 		{`"use_sliding_window": false`, `"use_sliding_window": true`, "use_sliding_window true is not supported"},
 		{`"use_mrope": false`, `"use_mrope": true`, "use_mrope true"},
 		{`"attention_dropout": 0.0`, `"attention_dropout": 0.1`, "attention_dropout 0.1"},
 		{`"use_cache": true`, `"quantization_config": {"bits": 4}`, `quantization_config {"bits": 4}: quantized weights are not supported: if the tensors have 16 bits`},
-		{`"use_cache": true`, `"rope_scaling": {"type": "yarn", "factor": 4.0}`, `rope_scaling`},
-		{`"use_cache": true`, `"rope_parameters": {"rope_type": "linear"}`, `rope_parameters: rope_type "linear" is not supported`},
+		{`"use_cache": true`, `"rope_scaling": {"type": "yarn", "factor": 0.5}`, `rope_scaling: factor (0.5) must be at least 1`},
+		{`"use_cache": true`, `"rope_parameters": {"rope_type": "linear"}`, `rope_parameters: no factor, which rope_type "linear" needs`},
+		{`"use_cache": true`, `"rope_parameters": {"rope_type": "dynamic"}`, `rope_parameters: rope_type "dynamic" is not supported`},
 		{`"use_cache": true`, `"rope_parameters": {"full_attention": {"rope_theta": 1}}`, `rope_parameters: full_attention`},
 		{`"use_cache": true`, `"rope_parameters": {"rope_theta": "x"}`, `rope_theta: want a number`},
 		{`"use_cache": true`, `"layer_types": ["full_attention", "sliding_attention"]`, `layer 1 is "sliding_attention"`},

@@ -64,6 +64,15 @@ func InPart(name string, part int) string {
 	return fmt.Sprintf("%s.part%d", name, part)
 }
 
+// OfKind is the name of a port of Prefill and Decode for the angles of a kind of layers:
+// from kind 1 on, kinds with angles of their own have a port each.
+func OfKind(name string, kind int) string {
+	if kind == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s.kind%d", name, kind)
+}
+
 // A Role is a kind of port. A runtime binds all ports of one role in the same way.
 type Role uint8
 

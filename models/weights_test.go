@@ -121,7 +121,7 @@ func TestLayoutErrors(t *testing.T) {
 		{[]Fused{Plain("a", 1<<30, 1<<30)}, "at most"},
 		{[]Fused{Plain("a", 1<<47), Plain("b", 1<<47), Plain("c", 1<<47)}, "in all"},
 		{[]Fused{Concat("a", Spec{"b", []int{2, 3}}, Spec{"c", []int{2, 4}})}, "not rows of"},
-		{[]Fused{{"a", []int{3, 2}, []Spec{{"b", []int{2, 2}}}}}, "hold 4 elements"},
+		{[]Fused{{Name: "a", Shape: []int{3, 2}, Parts: []Spec{{"b", []int{2, 2}}}}}, "hold 4 elements"},
 	}
 	for _, c := range cases {
 		if _, err := NewLayout(c.table); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -205,7 +205,7 @@ func (a *arena) fill() error {
 func (a *arena) name() error {
 	l, n := a.weights.Layout, a.weights.Narrow
 	a.values = map[models.DType]map[string]*Value{models.F32: {}, a.copy.dtype: {}}
-	names := slices.Clone(l.Names())
+	names := l.ReadNames()
 	for _, f := range l.Fused() {
 		names = append(names, f.Name)
 	}

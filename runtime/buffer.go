@@ -312,71 +312,99 @@ func closeAll(buffers []buffer) {
 
 // tables are the inputs of attention that depend on nothing but positions.
 type tables struct {
-	angles angles
-	still  angles // angles of zero, for layers without rotary embedding
-	mask   buffer // [T,T], for the newest pass
+	angles []angles // by the kinds of layers
+	// masks [T,T] for the newest pass: of layers without and with a window
+	mask, band buffer
 }
 
-func newTables(e *Env) tables { return tables{newAngles(e), newAngles(e), e.buffer(models.F32)} }
+func newTables(e *Env, g models.Geometry) tables {
+	return tables{newAngles(e, g), e.buffer(models.F32), e.buffer(models.F32)}
+}
 
-// causal makes the mask for rows of T tokens.
-func (t *tables) causal(T int) error {
-	if t.mask.value != nil && t.mask.value.shape[0] == int64(T) {
-		return nil
+// causal makes the masks for rows of T tokens.
+func (t *tables) causal(T int, g models.Geometry) error {
+	for _, k := range g.Kinds {
+		b := t.maskOf(k)
+		if b.value != nil && b.value.shape[0] == int64(T) {
+			continue
+		}
+		mask, _, err := sized[float32](b, int64(T), int64(T))
+		if err != nil {
+			return err
+		}
+		fillCausal(mask, T, k.Window)
+		if err := b.push(); err != nil {
+			return err
+		}
 	}
-	mask, _, err := sized[float32](&t.mask, int64(T), int64(T))
-	if err != nil {
-		return err
+	return nil
+}
+
+// maskOf returns the mask for a kind of layers.
+func (t *tables) maskOf(k models.Kind) *buffer {
+	if k.Window > 0 {
+		return &t.band
 	}
-	fillCausal(mask, T)
-	return t.mask.push()
+	return &t.mask
 }
 
 // cover makes angles for at least n positions.
 func (t *tables) cover(n int, g models.Geometry) error {
-	if t.angles.length() >= n {
+	if t.angles[0].length() >= n {
 		return nil
 	}
-	n = max(256, 2*n)
-	if g.Unturned != nil {
-		if err := t.still.fill(n, make([]float32, len(g.RopeFrequencies))); err != nil {
-			return err
-		}
-	}
-	return t.angles.fill(n, g.RopeFrequencies)
-}
-
-// of returns the angles for a layer.
-func (t *tables) of(layer int, g models.Geometry) *angles {
-	if g.Unturned != nil && g.Unturned[layer] {
-		return &t.still
-	}
-	return &t.angles
+	return fillAngles(t.angles, max(256, 2*n), g)
 }
 
 func (t *tables) close() {
-	t.angles.close()
-	t.still.close()
-	t.mask.close()
+	closeAngles(t.angles)
+	closeBuffers(&t.mask, &t.band)
 }
 
 // fillCausal fills a mask [T,T] that is added to the scores of attention. It lets
-// each token see itself and the tokens before it.
-func fillCausal(mask []float32, T int) {
+// each token see itself and the tokens before it, or with a window the newest of them.
+func fillCausal(mask []float32, T, window int) {
 	for i := range T {
 		for j := range T {
-			mask[i*T+j] = 0
-			if j > i {
-				mask[i*T+j] = -math.MaxFloat32
-			}
+			mask[i*T+j] = maskAt(i, j, window)
 		}
 	}
 }
 
-// angles are the cosines and sines [n,K/2] of the rotary embedding.
+// maskAt is what a mask adds to the score of the key at position j for the query at i.
+func maskAt(i, j, window int) float32 {
+	if j > i || window > 0 && j <= i-window {
+		return -math.MaxFloat32
+	}
+	return 0
+}
+
+// angles are the cosines and sines [n,K/2] of the rotary embedding of a kind of layers.
 type angles struct{ cos, sin buffer }
 
-func newAngles(e *Env) angles { return angles{e.buffer(models.F32), e.buffer(models.F32)} }
+// newAngles returns empty angles of each kind of layers.
+func newAngles(e *Env, g models.Geometry) (list []angles) {
+	for range g.Kinds {
+		list = append(list, angles{e.buffer(models.F32), e.buffer(models.F32)})
+	}
+	return list
+}
+
+// fillAngles makes the angles of n positions for each kind of layers.
+func fillAngles(list []angles, n int, g models.Geometry) error {
+	for i := range list {
+		if err := list[i].fill(n, g.Kinds[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func closeAngles(list []angles) {
+	for i := range list {
+		closeBuffers(&list[i].cos, &list[i].sin)
+	}
+}
 
 // length returns for how many positions there are angles.
 func (a *angles) length() int {
@@ -386,10 +414,10 @@ func (a *angles) length() int {
 	return int(a.sin.value.shape[0])
 }
 
-// fill makes the angles of n positions at the frequencies of a Geometry. It computes them
-// in float32, as the models of Hugging Face do.
-func (a *angles) fill(n int, frequencies []float32) error {
-	half := len(frequencies)
+// fill makes the angles of n positions for a kind of layers. It computes them in float32, as
+// the models of Hugging Face do.
+func (a *angles) fill(n int, k models.Kind) error {
+	half := len(k.Frequencies)
 	cos, _, err := sized[float32](&a.cos, int64(n), int64(half))
 	if err != nil {
 		return err
@@ -398,10 +426,10 @@ func (a *angles) fill(n int, frequencies []float32) error {
 	if err != nil {
 		return err
 	}
-	for i, freq := range frequencies {
+	for i, freq := range k.Frequencies {
 		for p := range n {
 			angle := float64(float32(p) * freq)
-			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)), float32(math.Sin(angle))
+			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle))*k.Scale, float32(math.Sin(angle))*k.Scale
 		}
 	}
 	if err := a.cos.push(); err != nil {
@@ -409,5 +437,3 @@ func (a *angles) fill(n int, frequencies []float32) error {
 	}
 	return a.sin.push()
 }
-
-func (a *angles) close() { closeBuffers(&a.cos, &a.sin) }

@@ -28,7 +28,7 @@ func TestGPUGraphsOnCPU(t *testing.T) {
 		}
 		for _, blocks := range []int{1, 3} {
 			for _, full := range []bool{false, true} {
-				f, b, err := c.Layer(full, blocks)
+				f, b, err := c.Layer(0, full, blocks)
 				if err != nil {
 					t.Fatal(err)
 				}

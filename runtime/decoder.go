@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	goruntime "runtime"
 
@@ -20,7 +19,7 @@ type Decoder struct {
 	invariant bool // see SetInvariant
 	wide      bool // uses the form Wide in such steps
 
-	angles   angles
+	angles   []angles // by the kinds of layers
 	cache    *cache
 	prefixes map[int]*prefix // prefixes by their handles
 	nextID   int             // the next prefix's handle
@@ -46,7 +45,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	}
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
-		angles: newAngles(e), prefixes: make(map[int]*prefix),
+		angles: newAngles(e, g), prefixes: make(map[int]*prefix),
 		steps: make(map[stepKind]*stepSession), tokenChooser: newTokenChooser(e),
 	}
 	d.cache = newCache(e, g, slots, maxTokens, func() {
@@ -54,7 +53,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 			s.bound.close()
 		}
 	})
-	if err := d.angles.fill(maxTokens, g.RopeFrequencies); err != nil {
+	if err := fillAngles(d.angles, maxTokens, g); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -173,7 +172,7 @@ type decodeSession struct {
 	bound          cacheBinding
 	ids, pos       buffer // int64, the tokens fed and their positions
 	seqlens, total buffer // int32, the last place of each row in the cache; the tokens of the longest row
-	mask           buffer // [T,T], added to the scores of attention within prompts
+	mask, band     buffer // [T,T], added to the scores of attention within prompts
 	hidden         buffer // [B,D], the normed state of each row's last token
 }
 
@@ -199,22 +198,27 @@ func (d *Decoder) openSession(p models.Program, err error) (decodeSession, error
 	if err != nil {
 		return decodeSession{}, err
 	}
-	b.begin().in(ports.Cos, d.angles.cos.value, nil)
-	b.in(ports.Sin, d.angles.sin.value, nil)
+	b.begin()
+	for kind := range d.angles {
+		if b.has(models.OfKind(ports.Cos, kind)) {
+			b.in(models.OfKind(ports.Cos, kind), d.angles[kind].cos.value, nil)
+			b.in(models.OfKind(ports.Sin, kind), d.angles[kind].sin.value, nil)
+		}
+	}
 	if b.failed != nil {
 		closeSessions(b)
 		return decodeSession{}, b.failed
 	}
 	return decodeSession{
 		binding: b, ids: hostBuffer(models.I64), pos: hostBuffer(models.I64),
-		seqlens: hostBuffer(models.I32), total: hostBuffer(models.I32), mask: hostBuffer(models.F32), hidden: d.env.buffer(models.F32),
+		seqlens: hostBuffer(models.I32), total: hostBuffer(models.I32), mask: hostBuffer(models.F32), band: hostBuffer(models.F32), hidden: d.env.buffer(models.F32),
 	}, nil
 }
 
 func (s *decodeSession) close() {
 	closeSessions(s.binding)
 	s.bound.close()
-	closeBuffers(&s.ids, &s.pos, &s.seqlens, &s.total, &s.mask, &s.hidden)
+	closeBuffers(&s.ids, &s.pos, &s.seqlens, &s.total, &s.mask, &s.band, &s.hidden)
 }
 
 // Begin copies each row's prefix into its slot and samples the first token. After an
@@ -266,9 +270,9 @@ const leastMany = 24
 // A stepSession decodes one more token of each row.
 type stepSession struct {
 	decodeSession
-	at     [2]buffer // by part, int64 [B,G,3], where in the cache each row's new keys and values go
-	masks  [2]buffer // by part, [B,1,1,S], added to the scores of attention
-	places buffer    // int64 [S], the numbers 0 to S-1
+	at     [2]buffer    // by part, int64 [B,G,3], where in the cache each row's new keys and values go
+	masks  [2][2]buffer // by part, [B,1,1,S], added to the scores of attention, without and with a window
+	places buffer       // int64 [S], the numbers 0 to S-1
 }
 
 func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
@@ -286,7 +290,7 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	}
 	s := &stepSession{decodeSession: session, places: d.env.buffer(models.I64)}
 	for i := range s.at {
-		s.at[i], s.masks[i] = hostBuffer(models.I64), hostBuffer(models.F32)
+		s.at[i], s.masks[i] = hostBuffer(models.I64), [2]buffer{hostBuffer(models.F32), hostBuffer(models.F32)}
 	}
 	return s, nil
 }
@@ -405,17 +409,20 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []ca
 	}
 	first := 0
 	for i, p := range parts {
-		s.fillPart(b, i, d.geometry.KVHeads, p.tokens, pos[first:first+p.rows])
+		s.fillPart(b, i, d.geometry, p.tokens, pos[first:first+p.rows])
 		first += p.rows
 	}
 	return s.fillPlaces(b, parts[0].tokens)
 }
 
 // fillPart fills the inputs by which a part of the cache knows positions of rows.
-func (s *stepSession) fillPart(b *Binding, part, heads, capacity int, pos []int64) {
-	n := int64(len(pos))
+func (s *stepSession) fillPart(b *Binding, part int, g models.Geometry, capacity int, pos []int64) {
+	n, heads := int64(len(pos)), g.KVHeads
 	at := fillIf[int64](b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
-	mask := fillIf[float32](b, models.InPart(ports.Mask, part), &s.masks[part], n, 1, 1, int64(capacity))
+	var masks [2][]float32
+	for i, name := range []string{ports.Mask, ports.Band} {
+		masks[i] = fillIf[float32](b, models.InPart(name, part), &s.masks[part][i], n, 1, 1, int64(capacity))
+	}
 	if b.failed != nil {
 		return
 	}
@@ -423,12 +430,10 @@ func (s *stepSession) fillPart(b *Binding, part, heads, capacity int, pos []int6
 		row, head := i/heads, i%heads
 		at[3*i], at[3*i+1], at[3*i+2] = int64(row), int64(head), pos[row]
 	}
-	for row := range len(mask) / capacity {
-		for t := range capacity {
-			m := &mask[row*capacity+t]
-			*m = 0
-			if int64(t) > pos[row] {
-				*m = -math.MaxFloat32
+	for i, window := range []int{0, g.Kinds.Window()} {
+		for row := range len(masks[i]) / capacity {
+			for t := range capacity {
+				masks[i][row*capacity+t] = maskAt(int(pos[row]), t, window)
 			}
 		}
 	}
@@ -474,7 +479,7 @@ func (d *Decoder) Release() {
 func (d *Decoder) Close() {
 	for _, s := range d.steps {
 		s.close()
-		closeBuffers(&s.at[0], &s.at[1], &s.masks[0], &s.masks[1], &s.places)
+		closeBuffers(&s.at[0], &s.at[1], &s.masks[0][0], &s.masks[0][1], &s.masks[1][0], &s.masks[1][1], &s.places)
 	}
 	d.steps = nil
 	for x := range d.prefixes {
@@ -485,6 +490,6 @@ func (d *Decoder) Close() {
 		d.prefill = nil
 	}
 	d.tokenChooser.close()
-	d.angles.close()
+	closeAngles(d.angles)
 	d.cache.close()
 }

@@ -23,9 +23,9 @@ func init() {
 		names.Layer, names.Q, names.QNorm = "decoder.%d.", "attention.query", "attention.query_norm.weight"
 		return decoder.Read(c, decoder.Shape{
 			Sizes: models.Sizes{MaxPositions: 64}, RopeTheta: 500, RMSEps: 1e-5, Names: names,
-			Block:           decoder.Block{OBias: true, MLPBias: true, QKNorm: true},
-			RopeFrequencies: []float32{1, 0.5, 0.1, 0.02, 0.001},
-			Unturned:        []bool{false, true, false},
+			Block:  decoder.Block{OBias: true, MLPBias: true, QKNorm: true},
+			Kinds:  models.Kinds{{Frequencies: []float32{1, 0.5, 0.1, 0.02, 0.001}, Scale: 1}, {Frequencies: make([]float32, 5), Scale: 1}},
+			KindOf: []int{0, 1, 0},
 		})
 	})
 }

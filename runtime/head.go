@@ -144,6 +144,7 @@ func (p *Pass) headForward(a *activations, keep bool) error {
 	}
 	bind := products.forward.begin()
 	bind.in(ports.Normed, a.h.value, nil)
+	p.learner.norm.bindTemperature(bind, p.temperature)
 	first := int32(0)
 	for i, s := range head.slices {
 		head.keep(bind, p, first, int32(s.e.shape[0]))
@@ -171,6 +172,7 @@ func (p *Pass) headForward(a *activations, keep bool) error {
 	}
 	bind = head.target.begin()
 	bind.in(ports.Normed, a.h.value, nil)
+	p.learner.norm.bindTemperature(bind, p.temperature)
 	bind.in(ports.Targets, b.targets.value, nil)
 	logit, err := b.logit.of(rows, 1)
 	bind.out(ports.TargetLogit, logit, err)
@@ -232,6 +234,7 @@ func (p *Pass) headBackward() (*Value, error) {
 	}
 	bind := products.backward.begin()
 	bind.in(ports.Normed, a.h.value, nil)
+	l.norm.bindTemperature(bind, p.temperature)
 	bind.in(ports.LogSumExp, p.packed.z[head.last()].value, nil)
 	bind.in(ports.LogProbGrad, head.w.value, nil)
 	if l.options.EntropyGradient {
@@ -368,9 +371,9 @@ func (s *normSessions) runBackward(x, dh *Value, temperature float64) (*Value, e
 	return dx, b.run()
 }
 
-// bindTemperature binds 1/temperature.
+// bindTemperature binds 1/temperature for a Program of the norm or of the head that takes it.
 func (s *normSessions) bindTemperature(b *Binding, temperature float64) {
-	if inverse := fill[float32](b, ports.InverseTemperature, &s.inverseTemperature); inverse != nil {
+	if inverse := fillIf[float32](b, ports.InverseTemperature, &s.inverseTemperature); inverse != nil {
 		inverse[0] = float32(1 / temperature)
 	}
 }

@@ -22,14 +22,14 @@ func (p *Pass) layersForward(keep bool) (*activations, error) {
 // fillActivations runs the layers and the final norm and stores activations in a.
 func (p *Pass) fillActivations(a *activations, keep bool) error {
 	l := p.learner
-	if err := l.tables.causal(p.longest); err != nil {
+	if err := l.tables.causal(p.longest, l.geometry); err != nil {
 		return err
 	}
 	x, err := a.input(0, keep).of(p.streamShape()...)
 	if err != nil {
 		return err
 	}
-	if err := l.rows.gather(l.ring.arena.value(l.geometry.Embedding, models.F32), p.packed.ids.value, x); err != nil {
+	if err := l.rows.embed(l.ring.arena.value(l.geometry.Embedding, models.F32), p.packed.ids.value, x); err != nil {
 		return err
 	}
 	for i := range l.geometry.Layers {
@@ -65,7 +65,7 @@ func (p *Pass) fillActivations(a *activations, keep bool) error {
 // scored tokens. It adds to the gradients of the layers and of the embedding.
 func (p *Pass) layersBackward(dxr *Value) error {
 	l, a := p.learner, p.activations
-	if err := l.tables.causal(p.longest); err != nil {
+	if err := l.tables.causal(p.longest, l.geometry); err != nil {
 		return err
 	}
 	dy, err := l.back.dx[0].of(p.streamShape()...)
@@ -98,7 +98,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		l.final(i)
 	}
 	if l.trainsWeights() {
-		if err := l.rows.add(dy, &p.packed.ids, l.gradients.value(l.geometry.Embedding, models.F32)); err != nil {
+		if err := l.rows.learn(dy, &p.packed.ids, l.gradients.value(l.geometry.Embedding, models.F32)); err != nil {
 			return err
 		}
 	}
@@ -110,20 +110,26 @@ func (p *Pass) layersBackward(dxr *Value) error {
 
 // form returns the form of layer i's Programs in a pass with the activations a.
 func (p *Pass) form(a *activations, i int) layerForm {
-	return layerForm{p.blocks, i < a.full}
+	g := p.learner.geometry
+	return layerForm{g.Kinds[g.Kind(i)].Program, p.blocks, i < a.full}
 }
 
 // bindLayer binds the inputs that the forward and the backward Program of a layer
 // share. x is the layer's input.
 func (p *Pass) bindLayer(b *Binding, layer int, x *buffer) {
 	in, tables := p.packed, &p.learner.tables
-	angles := tables.of(layer, p.learner.geometry)
+	kind := p.learner.geometry.Kind(layer)
+	angles, mask := &tables.angles[kind], tables.maskOf(p.learner.geometry.Kinds[kind]).value
 	v, err := x.of(p.streamShape()...)
 	b.in(ports.Stream, v, err)
 	b.in(ports.Positions, in.pos.value, nil)
 	b.in(ports.Cos, angles.cos.value, nil)
 	b.in(ports.Sin, angles.sin.value, nil)
-	b.in(ports.Mask, tables.mask.value, nil)
+	for _, name := range []string{ports.Mask, ports.Band} {
+		if b.has(name) {
+			b.in(name, mask, nil)
+		}
+	}
 	b.in(ports.PackedRows, in.rows.value, nil)
 	b.in(ports.PackedTokens, in.tokens.value, nil)
 	if p.blocks > 1 {

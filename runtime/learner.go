@@ -3,6 +3,7 @@ package runtime
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"onering/models"
@@ -77,13 +78,14 @@ type backward struct {
 
 // A layerForm has what the Programs of a layer depend on.
 type layerForm struct {
+	kind   int  // the first kind of layers that has the Programs
 	blocks int  // number of blocks of queries
 	full   bool // forward stores what backward reads
 }
 
-// layerSessions are the bindings of each layer to the two layer Programs.
+// layerSessions are the bindings of layers to the two layer Programs of their kind.
 type layerSessions struct {
-	forward, backward []*Binding    // bindings by layer; backward is empty with ScoreOnly
+	forward, backward []*Binding    // bindings by layer, nil for layers of other kinds; backward is empty with ScoreOnly
 	stash             []models.Port // outputs of forward that backward reads
 }
 
@@ -97,7 +99,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 		o.StashBytes = 0 // no activations are stored
 	}
 	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[layerForm]*layerSessions),
-		tables: newTables(e), back: backward{dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}}
+		tables: newTables(e, r.Arch.Geometry()), back: backward{dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}}
 	if err := l.open(); err != nil {
 		l.Close()
 		return nil, err
@@ -120,7 +122,7 @@ func (l *Learner) open() (err error) {
 		l.back.final = finals(l)
 	}
 	if k := l.env.memory.Kernels; k != nil {
-		forward, _, err := l.arch().Layer(false, 1)
+		forward, _, err := l.arch().Layer(0, false, 1)
 		if err != nil {
 			return err
 		}
@@ -168,7 +170,7 @@ func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 	if s := l.layers[f]; s != nil {
 		return s, nil
 	}
-	forward, backward, err := l.arch().Layer(f.full, f.blocks)
+	forward, backward, err := l.arch().Layer(f.kind, f.full, f.blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -178,12 +180,12 @@ func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 			s.stash = append(s.stash, p)
 		}
 	}
-	if s.forward, err = l.bindLayers(forward); err != nil {
+	if s.forward, err = l.bindLayers(f.kind, forward); err != nil {
 		return nil, err
 	}
 	if !l.options.ScoreOnly {
-		if s.backward, err = l.bindLayers(backward); err != nil {
-			closeSessions(s.forward[0])
+		if s.backward, err = l.bindLayers(f.kind, backward); err != nil {
+			closeSessions(firstOf(s.forward))
 			return nil, err
 		}
 	}
@@ -191,13 +193,26 @@ func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 	return s, nil
 }
 
-// bindLayers loads a layer Program and binds it to the weights of each layer.
-func (l *Learner) bindLayers(p models.Program) (layers []*Binding, err error) {
+// firstOf returns the first binding that there is.
+func firstOf(layers []*Binding) *Binding {
+	i := slices.IndexFunc(layers, func(b *Binding) bool { return b != nil })
+	if i < 0 {
+		return nil
+	}
+	return layers[i]
+}
+
+// bindLayers loads a layer Program and binds it to the weights of each layer that has it.
+func (l *Learner) bindLayers(kind int, p models.Program) (layers []*Binding, err error) {
 	session, err := l.env.Load(p)
 	if err != nil {
 		return nil, err
 	}
 	for i := range l.geometry.Layers {
+		if l.geometry.Kinds[l.geometry.Kind(i)].Program != kind {
+			layers = append(layers, nil)
+			continue
+		}
 		b, err := session.NewBinding()
 		if err == nil {
 			err = l.bindWeights(b, l.arch().LayerPrefix(i))
@@ -256,10 +271,7 @@ func (l *Learner) Release() {
 // Close frees the sessions, the buffers and the gradients.
 func (l *Learner) Close() {
 	for _, s := range l.layers {
-		closeSessions(s.forward[0])
-		if len(s.backward) > 0 {
-			closeSessions(s.backward[0])
-		}
+		closeSessions(firstOf(s.forward), firstOf(s.backward))
 	}
 	if l.norm != nil {
 		l.norm.close()

@@ -43,6 +43,14 @@ func allGoldens(t *testing.T) []string {
 	folders := goldens(t)
 	more, err := filepath.Glob(filepath.Join("..", "..", "shared", "goldens", "model", "*", "golden.json"))
 	check(t, err)
+	families, err := filepath.Glob(filepath.Join("..", "..", "shared", "goldens", "families", "*", "golden.json"))
+	check(t, err)
+	more = append(more, slices.DeleteFunc(families, func(file string) bool {
+		config, err := os.ReadFile(filepath.Join(filepath.Dir(file), "hf", "config.json"))
+		check(t, err)
+		_, err = models.ParseConfig(config, nil)
+		return err != nil // TestFamilies of models/all says which are not supported
+	})...)
 	adapters, err := filepath.Glob(filepath.Join("..", "..", "shared", "goldens", "lora", "*", "golden.json"))
 	check(t, err)
 	for _, file := range append(more, adapters...) {
@@ -329,7 +337,11 @@ func testGradients(t *testing.T, env *runtime.Env) {
 						largest = max(largest, math.Abs(float64(want[i])))
 						worst = max(worst, math.Abs(float64(got[i])-float64(want[i])))
 					}
-					if !(worst <= 2e-5*largest) {
+					most := 2e-5
+					if isFamily(dir) {
+						most = 5e-5 // the suggestion of the goldens' README
+					}
+					if !(worst <= most*largest) {
 						t.Errorf("gradient of %s: largest difference %.2g of %.2g", name, worst, largest)
 					}
 				})
@@ -337,6 +349,10 @@ func testGradients(t *testing.T, env *runtime.Env) {
 		}
 	}
 }
+
+// isFamily says whether a golden folder is one of goldens/families, whose gradients are those of
+// float64.
+func isFamily(dir string) bool { return filepath.Base(filepath.Dir(dir)) == "families" }
 
 // compareTensors calls f with every tensor of a file and the arena's values for it.
 func compareTensors(t *testing.T, path string, w *models.Weights, f func(name string, got, want []float32)) {
@@ -387,7 +403,11 @@ func testAdamW(t *testing.T, env *runtime.Env) {
 					norm, err := clipAndUpdate(o, 1e-2)
 					check(t, err)
 					// PyTorch's own steps in float32 drift from those in float64.
-					if w := want.F64.Norm[step]; math.Abs(norm-w) > 1e-5*w+math.Abs(want.F32.Norm[step]-w) {
+					most := 1e-5
+					if isFamily(dir) {
+						most = 5e-5
+					}
+					if w := want.F64.Norm[step]; math.Abs(norm-w) > most*w+math.Abs(want.F32.Norm[step]-w) {
 						t.Errorf("step %d: gradient norm %v, want %v", step, norm, w)
 					}
 				}

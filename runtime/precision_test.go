@@ -74,9 +74,9 @@ func programsIn(t *testing.T, d models.DType) (programs []models.Program) {
 	p, err = c.Decode(models.Direct)
 	add(err, p)
 	for _, blocks := range []int{1, 3} {
-		f, b, err := c.Layer(true, blocks)
+		f, b, err := c.Layer(0, true, blocks)
 		add(err, f, b)
-		_, b, err = c.Layer(false, blocks)
+		_, b, err = c.Layer(0, false, blocks)
 		add(err, b)
 	}
 	p, err = adamw.AdamW{}.Program(nil, c.Geometry().Compute)

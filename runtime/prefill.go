@@ -140,6 +140,7 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, 
 	total := fillIf[int32](b, ports.CacheTotal, &s.total)
 	pos := fillIf[int64](b, ports.Positions, &s.pos, batch*int64(tokens), 1)
 	mask := fillIf[float32](b, ports.Mask, &s.mask, int64(tokens), int64(tokens))
+	band := fillIf[float32](b, ports.Band, &s.band, int64(tokens), int64(tokens))
 	hidden, err := to.of(batch, int64(g.Hidden))
 	b.out(ports.Hidden, hidden, err)
 	if b.failed != nil {
@@ -162,7 +163,10 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, 
 		pos[i] = int64(i % tokens)
 	}
 	if mask != nil {
-		fillCausal(mask, tokens)
+		fillCausal(mask, tokens, 0)
+	}
+	if band != nil {
+		fillCausal(band, tokens, g.Kinds.Window())
 	}
 	return nil
 }

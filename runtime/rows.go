@@ -12,6 +12,7 @@ import (
 type rowPrograms struct {
 	memory                                 *memory
 	gatherProgram, addProgram, pairProgram *Binding // the last is nil if additions keep their order
+	embedProgram, learnProgram             *Binding // of the embedding: the first two, unless it is scaled
 
 	sums                [2]buffer // [m,D], the newest sums of pairs and the previous ones
 	ids                 buffer    // int64 [m], the indices of the newest sums
@@ -35,6 +36,12 @@ func (l *Learner) openRows() (err error) {
 	if err == nil && !e.memory.InOrder {
 		r.pairProgram, err = loadBinding(e, p.Pair)
 	}
+	r.embedProgram, r.learnProgram = r.gatherProgram, r.addProgram
+	if p.Embed.Name != p.Gather.Name && err == nil {
+		if r.embedProgram, err = loadBinding(e, p.Embed); err == nil {
+			r.learnProgram, err = loadBinding(e, p.Learn)
+		}
+	}
 	return err
 }
 
@@ -44,8 +51,13 @@ func valuesOf[T Element](v *Value) []T {
 }
 
 // gather makes y[i] = x[ids[i]] for y [n,D].
-func (r *rowPrograms) gather(x, ids, y *Value) error {
-	b := r.gatherProgram.begin()
+func (r *rowPrograms) gather(x, ids, y *Value) error { return r.gatherBy(r.gatherProgram, x, ids, y) }
+
+// embed is gather from the embedding.
+func (r *rowPrograms) embed(x, ids, y *Value) error { return r.gatherBy(r.embedProgram, x, ids, y) }
+
+func (r *rowPrograms) gatherBy(program *Binding, x, ids, y *Value) error {
+	b := program.begin()
 	b.in(ports.Table, x, nil)
 	b.in(ports.RowIDs, ids, nil)
 	b.out(ports.RowsOut, y, nil)
@@ -57,13 +69,13 @@ func (r *rowPrograms) scatter(rows, ids, x *Value) error {
 	if err := x.memory.Zero(x.data, x.bytes); err != nil {
 		return err
 	}
-	return r.addAt(rows, ids, x)
+	return r.addBy(r.addProgram, rows, ids, x)
 }
 
-// addAt makes x[ids[i]] += rows[i]. The device's kernel decides the order of rows with
+// addBy makes x[ids[i]] += rows[i]. The device's kernel decides the order of rows with
 // equal indices, which varies on a GPU.
-func (r *rowPrograms) addAt(rows, ids, x *Value) error {
-	b := r.addProgram.begin()
+func (r *rowPrograms) addBy(program *Binding, rows, ids, x *Value) error {
+	b := program.begin()
 	b.in(ports.Table, x, nil)
 	b.in(ports.RowIDs, ids, nil)
 	b.in(ports.Rows, rows, nil)
@@ -71,11 +83,11 @@ func (r *rowPrograms) addAt(rows, ids, x *Value) error {
 	return b.run()
 }
 
-// add makes x[ids[i]] += rows[i] with the same bits each time. Where additions have no
+// learn makes x[ids[i]] += rows[i] for gradients x of the embedding, with the same bits each time. Where additions have no
 // order, it sums the rows of an index two at a time until each index has one.
-func (r *rowPrograms) add(rows *Value, indices *buffer, x *Value) error {
+func (r *rowPrograms) learn(rows *Value, indices *buffer, x *Value) error {
 	if r.memory.InOrder {
-		return r.addAt(rows, indices.value, x)
+		return r.addBy(r.learnProgram, rows, indices.value, x)
 	}
 	ids := elements[int64](indices)
 	for turn := 0; ; turn++ {
@@ -100,7 +112,7 @@ func (r *rowPrograms) add(rows *Value, indices *buffer, x *Value) error {
 		return err
 	}
 	copy(host, ids)
-	return r.addAt(rows, v, x)
+	return r.addBy(r.learnProgram, rows, v, x)
 }
 
 // pairs halves how often each index occurs. Sum j is row left[j], plus row right[j] where
@@ -120,6 +132,9 @@ func pairs(ids []int64) (left, right []int64, paired []float32, sums []int64) {
 }
 
 func (r *rowPrograms) close() {
+	if r.embedProgram != r.gatherProgram {
+		closeSessions(r.embedProgram, r.learnProgram)
+	}
 	closeSessions(r.gatherProgram, r.addProgram, r.pairProgram)
 	closeBuffers(&r.sums[0], &r.sums[1], &r.ids, &r.left, &r.right, &r.paired)
 }

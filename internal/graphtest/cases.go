@@ -166,7 +166,8 @@ func Cases() []Case {
 			return []*graph.Node{f(g.Input("a", models.I64, dims("N", 3)), g.Input("b", models.I64, dims(3)))}, nil
 		}, values{"a": ints([]int{-3, -2, 9, 0, 1, 7, 2, -2, -9, 5, 5, 8, -1, 0, 7, 1, 2, 3, 0, -1, -2}, 7, 3), "b": ints([]int{0, -2, 7}, 3)})
 	}
-	for name, f := range map[string]func(*graph.Node) *graph.Node{"Neg": graph.Neg, "Exp": graph.Exp, "Sigmoid": graph.Sigmoid, "Softplus": graph.Softplus} {
+	for name, f := range map[string]func(*graph.Node) *graph.Node{"Neg": graph.Neg, "Exp": graph.Exp, "Sigmoid": graph.Sigmoid,
+		"Softplus": graph.Softplus, "Tanh": graph.Tanh} {
 		add(name, one(func(in []*graph.Node) *graph.Node { return f(in[0]) }, dims("N", 3)), nil)
 	}
 	for name, f := range map[string]func(*graph.Node) *graph.Node{"Log": graph.Log, "Sqrt": graph.Sqrt, "Reciprocal": graph.Reciprocal} {
@@ -314,11 +315,12 @@ func Cases() []Case {
 	add("RMSNorm/3", one(func(in []*graph.Node) *graph.Node { return graph.RMSNorm(in[0], in[1], 1e-2) }, dims("B", "N", 3), dims(3)), nil)
 	add("SwiGLU", one(func(in []*graph.Node) *graph.Node { return graph.SwiGLU(in[0], in[1]) }, dims("N", 3), dims("N", 3)), nil)
 	add("SwiGLU/itself", one(func(in []*graph.Node) *graph.Node { return graph.SwiGLU(in[0], in[0]) }, dims("N", 3)), nil)
-	for _, heads := range []int{1, 3} {
-		add(fmt.Sprintf("Rotary/%d heads", heads), func(g *graph.Graph) (y, wrt []*graph.Node) {
-			x := g.Float("x", "N", heads*4)
+	add("GeGLU", one(func(in []*graph.Node) *graph.Node { return graph.GeGLU(in[0], in[1]) }, dims("N", 3), dims("N", 3)), nil)
+	for _, h := range [][2]int{{1, 4}, {3, 4}, {1, 6}, {3, 6}} { // heads, of which 4 elements are turned
+		add(fmt.Sprintf("Rotary/%d heads of %d", h[0], h[1]), func(g *graph.Graph) (y, wrt []*graph.Node) {
+			x := g.Float("x", "N", h[0]*h[1])
 			pos := g.Input("pos", models.I64, dims("N", 1))
-			return []*graph.Node{graph.Rotary(x, pos, g.Float("cos", "P", 2), g.Float("sin", "P", 2))}, []*graph.Node{x}
+			return []*graph.Node{graph.Rotary(x, pos, g.Float("cos", "P", 2), g.Float("sin", "P", 2), h[0])}, []*graph.Node{x}
 		}, values{"pos": ints([]int{0, 1, 2, 3, 0, 5, 2}, 7, 1)})
 	}
 	// Rows of 5 and 2 tokens, padded with token 3.
@@ -372,6 +374,9 @@ func Cases() []Case {
 	for _, groups := range []int{1, 2, 4} { // key heads of 4 heads
 		for _, how := range []string{"1 blocks", "3 blocks", "3 blocks in turn"} {
 			form := graph.Attention{Heads: 4, KVHeads: groups, Blocks: int(how[0] - '0'), InTurn: how != "3 blocks"}
+			if groups == 2 {
+				form.Scale, form.Cap = 0.75, 0.5 // float32 has them, and their quotient
+			}
 			name := fmt.Sprintf("CausalAttention/%d of 4 heads, %s", groups, how)
 			attention := func(g *graph.Graph, q, k, v *graph.Node) *graph.Node {
 				mask := g.Float("mask", "T", "T")
@@ -435,8 +440,9 @@ func Cases() []Case {
 			return graph.Add(o, graph.Reshape(graph.ReduceSum(now, 2), 0, 1, heads, 3))
 		}, append(rule(1, heads), dims("B", heads, 2, 3))...), nil)
 	}
-	cached := func(tokens int, rotary bool, groups int) func(*graph.Graph) (y, wrt []*graph.Node) {
+	cached := func(tokens int, rotary bool, form graph.Attention) func(*graph.Graph) (y, wrt []*graph.Node) {
 		return func(g *graph.Graph) ([]*graph.Node, []*graph.Node) {
+			groups := form.KVHeads
 			qkv := g.Float("qkv", "R", tokens, (4+2*groups)*16)
 			past := graph.Cache{K: g.Float("past_key", "R", groups, 9, 16), V: g.Float("past_value", "R", groups, 9, 16)}
 			seqlens, total := g.Input("seqlens", models.I32, dims("R")), g.Input("total", models.I32, dims())
@@ -444,7 +450,7 @@ func Cases() []Case {
 			if rotary {
 				cos, sin = g.Float("cos", 9, 8), g.Float("sin", 9, 8)
 			}
-			o, now := graph.GroupQueryAttention(qkv, past, seqlens, total, cos, sin, 4, groups, 0.3)
+			o, now := graph.GroupQueryAttention(qkv, past, seqlens, total, cos, sin, form)
 			return []*graph.Node{o, now.K, now.V}, nil
 		}
 	}
@@ -453,15 +459,22 @@ func Cases() []Case {
 		tokens, total int
 		rotary        bool
 		groups        int
+		window        int
+		cap           float64
 		seqlens       []int
 	}{
-		{"prompts", 5, 5, true, 2, []int{4, 1, 2}},
-		{"prompts, no angles", 5, 5, false, 4, []int{4, 4, 0}},
-		{"one token", 1, 8, true, 1, []int{7, 3, 0}},
-		{"one token, no angles", 1, 9, false, 2, []int{8, 0, 3}},
-		{"more of one prompt", 3, 7, true, 2, []int{6}},
+		{"prompts", 5, 5, true, 2, 0, 0, []int{4, 1, 2}},
+		{"prompts, no angles", 5, 5, false, 4, 0, 0, []int{4, 4, 0}},
+		{"prompts, window", 5, 5, true, 2, 2, 0, []int{4, 1, 2}},
+		{"prompts, window of one, cap", 5, 5, true, 2, 1, 0.4, []int{4, 1, 2}},
+		{"one token", 1, 8, true, 1, 0, 0, []int{7, 3, 0}},
+		{"one token, window", 1, 8, true, 1, 4, 0, []int{7, 3, 0}},
+		{"one token, cap", 1, 8, true, 1, 0, 0.5, []int{7, 3, 0}},
+		{"one token, no angles", 1, 9, false, 2, 0, 0, []int{8, 0, 3}},
+		{"more of one prompt", 3, 7, true, 2, 0, 0, []int{6}},
 	} {
-		add("GroupQueryAttention/"+tt.name, cached(tt.tokens, tt.rotary, tt.groups),
+		form := graph.Attention{Heads: 4, KVHeads: tt.groups, Scale: 0.3, Window: tt.window, Cap: tt.cap}
+		add("GroupQueryAttention/"+tt.name, cached(tt.tokens, tt.rotary, form),
 			values{"seqlens": int32s(tt.seqlens, len(tt.seqlens)), "total": int32s([]int{tt.total})})
 		cases[len(cases)-1].Sizes = map[string]int{"R": len(tt.seqlens)}
 		cases[len(cases)-1].Onto = map[string]string{"y1": "past_key", "y2": "past_value"}

@@ -37,6 +37,16 @@ func quickGelu(c *call) []Tensor {
 	return []Tensor{x.like(func(v float64) float64 { return v * sigmoid(alpha*v) })}
 }
 
+func gelu(c *call) []Tensor {
+	x := c.operands(1, 1)[0]
+	x.typed(floating...)
+	if attribute(c, "approximate", "none") != "tanh" {
+		fail("only the approximation by tanh")
+	}
+	root, cubic := float64(float32(math.Sqrt(2/math.Pi))), float64(float32(0.044715)) // as kernels have them
+	return []Tensor{x.like(func(v float64) float64 { return v / 2 * (1 + math.Tanh(root*(v+cubic*v*v*v))) })}
+}
+
 // turn rotates a head by the angles of a position; elements of its first half are paired
 // with those of the second.
 func turn(head []float64, cos, sin Tensor, pos int) {
@@ -58,6 +68,12 @@ func rotaryEmbedding(c *call) []Tensor {
 	cos.typed(x.Type)
 	sin.typed(x.Type)
 	width := 2 * cos.Dims[1]
+	if n := c.int("rotary_embedding_dim", 0); n > 0 {
+		if n != width {
+			fail("%d elements of a head are turned, there are angles for %d", n, width)
+		}
+		width = x.Dims[2] / c.int("num_heads", 0)
+	}
 	if len(x.Dims) != 3 || !slices.Equal(pos.Dims, x.Dims[:2]) || x.Dims[2]%width != 0 || !slices.Equal(cos.Dims, sin.Dims) {
 		fail("want x [B,T,heads*K], positions [B,T] and angles [P,K/2]")
 	}
@@ -67,7 +83,7 @@ func rotaryEmbedding(c *call) []Tensor {
 	}
 	for i, p := range pos.ints() {
 		for row := x.Data[i*x.Dims[2] : (i+1)*x.Dims[2]]; len(row) > 0; row = row[width:] {
-			turn(row[:width], cos, sin, p)
+			turn(row[:2*cos.Dims[1]], cos, sin, p)
 		}
 	}
 	return []Tensor{x}
@@ -102,7 +118,7 @@ func groupQueryAttention(c *call) []Tensor {
 	if !slices.Equal(seqlens.Dims, []int{B}) || len(total.Data) != 1 {
 		fail("seqlens %v, total %v", seqlens, total)
 	}
-	scale := c.float("scale", 1/math.Sqrt(float64(K)))
+	group := queryGroup{heads, groups, K, 0, c.float("scale", 1/math.Sqrt(float64(K))), c.int("local_window_size", -1), c.float("softcap", 0), nil, nil, nil}
 	first := total.ints()[0] == T
 	if !first && T > 1 && B > 1 {
 		fail("%d more tokens for %d rows", T, B)
@@ -118,8 +134,8 @@ func groupQueryAttention(c *call) []Tensor {
 			fail("row %d: length %d of total %d, %d tokens, cache %d", b, length, total.ints()[0], T, S)
 		}
 		for t := range T {
-			q := queryGroup{heads: heads, groups: groups, width: K, at: start + t, scale: scale}
-			q.row = qkv.Row(b)[t*all*K : (t+1)*all*K]
+			q := group
+			q.at, q.row = start+t, qkv.Row(b)[t*all*K:(t+1)*all*K]
 			q.keys = func(g, at int) []float64 { return keys.Data[((b*groups+g)*S+at)*K:][:K] }
 			q.values = func(g, at int) []float64 { return values.Data[((b*groups+g)*S+at)*K:][:K] }
 			out := out.Row(b)[t*heads*K : (t+1)*heads*K]
@@ -144,6 +160,8 @@ type queryGroup struct {
 	heads, groups, width int
 	at                   int // the token's place in the cache
 	scale                float64
+	window               int     // how many keys a token sees, its own among them; -1 for all
+	cap                  float64 // bounds the scores smoothly; 0 for none
 	row                  []float64
 	keys, values         func(g, at int) []float64 // of a group at a place in the cache
 }
@@ -175,6 +193,12 @@ func (q queryGroup) attend(out []float64) {
 		for s := range scores.Data {
 			for i, x := range q.head(h) {
 				scores.Data[s] += q.scale * x * q.keys(g, s)[i]
+			}
+			if q.cap > 0 {
+				scores.Data[s] = q.cap * math.Tanh(scores.Data[s]/q.cap)
+			}
+			if q.window > 0 && s <= q.at-q.window {
+				scores.Data[s] = math.Inf(-1)
 			}
 		}
 		p := softmax(&call{in: []*Tensor{&scores}, read: map[string]bool{}})[0]

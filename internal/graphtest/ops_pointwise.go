@@ -39,6 +39,7 @@ func init() {
 		"Sigmoid":    function(floating, sigmoid),
 		"Softplus":   function(floating, func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }),
 		"Scan":       scan,
+		"Tanh":       function(floating, math.Tanh),
 
 		"Where": where, "Cast": cast,
 		"Gemm": gemm, "MatMul": matMul, "com.microsoft.FusedMatMul": fusedMatMul,
@@ -56,6 +57,7 @@ func init() {
 		"Gather": gather, "GatherND": gatherND, "ScatterND": scatterND, "Slice": slice, "Pad": pad, "Concat": concat, "Split": split,
 
 		"RMSNormalization":                  rmsNormalization,
+		"Gelu":                              gelu,
 		"com.microsoft.QuickGelu":           quickGelu,
 		"com.microsoft.RotaryEmbedding":     rotaryEmbedding,
 		"com.microsoft.GroupQueryAttention": groupQueryAttention,

@@ -3,8 +3,13 @@
 package all
 
 import (
+	_ "onering/models/gemma"
+	_ "onering/models/granite"
 	_ "onering/models/llama"
+	_ "onering/models/mistral"
+	_ "onering/models/olmo"
 	_ "onering/models/optim/adamw"
+	_ "onering/models/phi3"
 	_ "onering/models/qwen2"
 	_ "onering/models/qwen3"
 	_ "onering/models/smollm3"

@@ -124,9 +124,9 @@ func (want *configModel) differs(m models.Model, generation bool) string {
 		return err.Error()
 	}
 	shape, g := m.Design.(decoder.Shape), a.Geometry()
-	unturned := g.Unturned
-	if unturned == nil {
-		unturned = make([]bool, m.Layers)
+	unturned, angles := make([]bool, m.Layers), g.Kinds[0]
+	for i := range unturned {
+		unturned[i] = !g.Kinds[g.Kind(i)].Turns()
 	}
 	params, tensors := listing(m)
 	switch {
@@ -136,7 +136,7 @@ func (want *configModel) differs(m models.Model, generation bool) string {
 		return fmt.Sprintf("the names or shapes of %d tensors differ, of %d in transformers; %d key/value heads of width %d", tensors, want.Tensors, m.KVHeads, m.HeadDim)
 	case shape.RMSEps != want.Eps || shape.Tied != want.Tied || m.MaxPositions != want.Positions:
 		return fmt.Sprintf("epsilon %g, tied %v, positions %d, want %g, %v, %d", shape.RMSEps, shape.Tied, m.MaxPositions, want.Eps, want.Tied, want.Positions)
-	case want.Scaling != 1 || want.Activation != "silu":
+	case math.Abs(want.Scaling-float64(angles.Scale)) > 1e-7 || want.Activation != "silu":
 		return fmt.Sprintf("attention is scaled by %g, the activation is %q", want.Scaling, want.Activation)
 	case !slices.Equal(unturned, want.Unturned):
 		return fmt.Sprintf("layers without rotary embedding %v, want %v", unturned, want.Unturned)
@@ -144,10 +144,10 @@ func (want *configModel) differs(m models.Model, generation bool) string {
 	// the ids of config.json.
 	case !slices.Equal(m.EOS, want.EOS) && !(generation && want.EOS == nil):
 		return fmt.Sprintf("ends at %v, want %v", m.EOS, want.EOS)
-	case len(g.RopeFrequencies) != len(want.Frequencies):
-		return fmt.Sprintf("%d frequencies, want %d", len(g.RopeFrequencies), len(want.Frequencies))
+	case len(angles.Frequencies) != len(want.Frequencies):
+		return fmt.Sprintf("%d frequencies, want %d", len(angles.Frequencies), len(want.Frequencies))
 	}
-	for i, f := range g.RopeFrequencies { // transformers rounds three times to float32
+	for i, f := range angles.Frequencies { // transformers rounds three times to float32
 		if !(math.Abs(float64(f)-want.Frequencies[i]) <= 3e-7*want.Frequencies[i]) {
 			return fmt.Sprintf("frequency %d is %g, want %g", i, f, want.Frequencies[i])
 		}

@@ -28,9 +28,22 @@ func (a Architecture) adapted(parts []module) []module {
 func (s Shape) operands() []operand {
 	n := s.Names
 	return []operand{
-		{n.QKV, s.Hidden, s.qkv()}, {n.O, s.Heads * s.HeadDim, []module{{n.O, s.Hidden}}},
-		{n.GateUp, s.Hidden, s.gateUp()}, {n.Down, s.FFN, []module{{n.Down, s.Hidden}}},
+		{n.QKV, s.Hidden, s.joined(n.QKV, s.qkv())}, {n.O, s.Heads * s.HeadDim, []module{{n.O, s.Hidden}}},
+		{n.GateUp, s.Hidden, s.joined(n.GateUp, s.gateUp())}, {n.Down, s.FFN, []module{{n.Down, s.Hidden}}},
 	}
+}
+
+// joined returns the modules of parts as an adapter has them: the one that stacks them if the
+// block is Fused.
+func (s Shape) joined(name string, parts []module) []module {
+	if !s.Block.Fused {
+		return parts
+	}
+	whole := module{name: name}
+	for _, p := range parts {
+		whole.rows += p.rows
+	}
+	return []module{whole}
 }
 
 type operand struct {
@@ -92,11 +105,22 @@ func (a Architecture) adapterFused() (table []models.Fused) {
 			}
 			table = append(table, concat(prefix, o.name, models.AdapterA, as, o.width))
 			for _, m := range parts {
-				table = append(table, models.Plain(prefix+m.name+models.AdapterB, m.rows, a.Adapter.Rank))
+				table = append(table, a.stacked(prefix, m.name, models.AdapterB, a.rowsOf(m), a.Adapter.Rank))
 			}
 		}
 	}
 	return table
+}
+
+// rowsOf returns the modules that a layer reads as rows of m.
+func (s Shape) rowsOf(m module) []module {
+	switch {
+	case s.Block.Fused && m.name == s.Names.QKV:
+		return s.qkv()
+	case s.Block.Fused && m.name == s.Names.GateUp:
+		return s.gateUp()
+	}
+	return []module{m}
 }
 
 // adapter declares a matrix of the adapter and returns it in the type of the products.
@@ -117,7 +141,11 @@ func (w *weights) low(form models.Form, name string, parts []module, x *graph.No
 
 // lowBy is low, with a given product by the As.
 func (w *weights) lowBy(form models.Form, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
-	out, adapted := make([]*graph.Node, len(parts)), w.a.adapted(parts)
+	out := make([]*graph.Node, len(parts))
+	if joined := w.a.joined(name, parts); len(joined) < len(parts) {
+		return slices.Repeat(w.lowBy(form, name, joined, in, product), len(parts))
+	}
+	adapted := w.a.adapted(parts)
 	x := w.a.Adapter
 	scaled := func(name string, modules int) *graph.Node {
 		return graph.Mul(product(w.adapter(name+models.AdapterA, modules*x.Rank, in)), w.a.narrow(w.g.Scalar(x.Scale)))

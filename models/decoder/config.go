@@ -10,24 +10,27 @@ import (
 // the keys of config.json that all families share, in either style: rope_theta,
 // rope_scaling and torch_dtype at the top, as most published models have it, or
 // rope_parameters and dtype, as transformers 5 writes. Anything that the graphs do not
-// compute (sliding windows, experts, other scalings of the rotary embedding, quantized
-// weights ...) is an error that names the key.
+// compute (experts, other scalings of the rotary embedding, quantized weights ...) is an error
+// that names the key. Keys that the family has read before are its own matter.
 func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	if quantized := "quantization_config"; c.Has(quantized) {
 		c.Fail("%s %.60s: quantized weights are not supported: if the tensors have 16 bits or more, as after a merge "+
 			"of QLoRA, remove this key from config.json; else name the model that was quantized", quantized, c.JSON(quantized))
 	}
 	for _, only := range fixed {
-		c.Only(only.key, only.value)
+		if !c.Seen(only.key) {
+			c.Only(only.key, only.value)
+		}
 	}
 	for _, key := range []string{"qk_norm", "use_qk_norm", "qk_layernorm"} {
 		c.Only(key, strconv.FormatBool(s.Block.QKNorm))
 	}
-	s.Vocab = c.Size("vocab_size")
-	s.Hidden = c.Size("hidden_size")
-	s.FFN = c.Size("intermediate_size")
-	s.Layers = c.Size("num_hidden_layers")
-	s.Heads = c.Size("num_attention_heads")
+	for key, size := range map[string]*int{"vocab_size": &s.Vocab, "hidden_size": &s.Hidden, "intermediate_size": &s.FFN,
+		"num_hidden_layers": &s.Layers, "num_attention_heads": &s.Heads} {
+		if *size == 0 || c.Has(key) { // a family without a default
+			*size = c.Size(key)
+		}
+	}
 	s.KVHeads = readKVHeads(c, s)
 	switch {
 	case c.Has("head_dim"):
@@ -41,16 +44,17 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	s.MaxPositions = c.SizeOr("max_position_embeddings", s.MaxPositions)
 	s.RMSEps = c.Number("rms_norm_eps", s.RMSEps)
 	c.Decode("tie_word_embeddings", &s.Tied, "true or false")
-	rope := readRope(c, s.RopeTheta)
-	s.RopeTheta = rope.theta
-	checkLayerTypes(c, s.Layers)
 	if err := c.Err(); err != nil {
 		return s, err
 	}
-	if err := s.validate(); err != nil {
-		c.Fail("%w", err)
-	} else if rope.llama3 != nil {
-		s.RopeFrequencies = rope.frequencies(s.HeadDim)
+	for range 2 { // the sizes before what depends on them
+		if err := s.validate(); err != nil {
+			c.Fail("%w", err)
+			break
+		}
+		if s.Kinds == nil {
+			s = readKinds(c, s)
+		}
 	}
 	return s, c.Err()
 }
@@ -75,10 +79,10 @@ var fixed = []struct{ key, value string }{
 	{"attention_dropout", "0"},
 	{"compression_config", "null"},
 	// Positions.
-	{"partial_rotary_factor", "1"}, {"rotary_pct", "1"}, {"rope_interleaved", "false"}, {"rope_local_base_freq", "null"},
+	{"rotary_pct", "1"}, {"rope_interleaved", "false"}, {"rope_local_base_freq", "null"},
 	{"position_embedding_type", `"rope"`}, {"alibi", "false"}, {"use_mrope", "false"},
 	// Attention.
-	{"attention_chunk_size", "null"}, {"attention_multiplier", "null"}, {"query_pre_attn_scalar", "null"}, {"clip_qkv", "null"},
+	{"use_sliding_window", "false"}, {"attention_chunk_size", "null"}, {"attention_multiplier", "null"}, {"query_pre_attn_scalar", "null"}, {"clip_qkv", "null"},
 	{"attn_logit_softcapping", "null"}, {"attention_logit_softcapping", "null"}, {"attn_logit_cap", "null"}, {"kv_lora_rank", "null"}, {"q_lora_rank", "null"},
 	{"use_attention_sinks", "false"}, {"is_causal", "true"}, {"use_bidirectional_attention", "false"},
 	// Experts.
@@ -87,21 +91,4 @@ var fixed = []struct{ key, value string }{
 	{"parallel_attn", "false"}, {"use_parallel_residual", "false"}, {"num_nextn_predict_layers", "0"},
 	{"residual_multiplier", "1"}, {"embedding_multiplier", "1"}, {"scale_emb", "1"}, {"scale_depth", "null"},
 	{"logit_scale", "1"}, {"logits_scaling", "1"}, {"final_logit_softcapping", "null"},
-}
-
-// checkLayerTypes refuses layers without full attention.
-func checkLayerTypes(c *models.ConfigFile, layers int) {
-	if !c.Has("layer_types") {
-		return
-	}
-	var types []string
-	c.Decode("layer_types", &types, "a list of strings")
-	for i, t := range types {
-		if t != "full_attention" {
-			c.Fail(`layer_types: layer %d is %q, which is not supported, only "full_attention"`, i, t)
-		}
-	}
-	if len(types) != layers {
-		c.Fail("layer_types names %d layers, num_hidden_layers is %d", len(types), layers)
-	}
 }

@@ -54,30 +54,41 @@ func (a Architecture) cacheWidth() int {
 
 // promptProducts is attention within prompts by products. It holds the scores
 // [B,H,T,T] of one layer at a time.
-func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+func (a decoding) promptProducts(g *graph.Graph, ids, x *graph.Node, angles []angle) attention {
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
-	mask := g.Float(ports.Mask, "T", "T")
+	masks := map[string]*graph.Node{}
+	for _, k := range a.kinds() {
+		if name := maskOf(k); masks[name] == nil {
+			masks[name] = g.Float(name, "T", "T")
+		}
+	}
 	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
 		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
 	}
 	return func(layer int, qkv *graph.Node, _ []graph.Cache) (*graph.Node, []graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		parts := graph.Split(qkv, 1, hk+gk, gk)
-		turned := graph.Split(a.turned(layer, parts[0], pos, cos, sin), 1, hk, gk)
+		turned := graph.Split(a.turned(layer, parts[0], pos, angles), 1, hk, gk)
 		now := graph.Cache{K: heads(turned[1], a.KVHeads), V: heads(a.narrow(parts[1]), a.KVHeads)}
 		// As in Decode, the heads of a group are rows of one product.
 		q := graph.Reshape(heads(widen(turned[0]), a.Heads), 0, a.KVHeads, -1, a.HeadDim)
-		s := graph.Reshape(graph.MatMul(q, widen(now.K), false, true, 1/math.Sqrt(float64(a.HeadDim))), 0, a.Heads, -1, 0)
-		p := graph.Reshape(graph.Softmax(graph.Add(s, mask)), 0, a.KVHeads, -1, 0)
+		s := graph.Reshape(graph.MatMul(q, widen(now.K), false, true, a.scoreScale()), 0, a.Heads, -1, 0)
+		s = softCap(s, a.Block.AttentionCap)
+		p := graph.Reshape(graph.Softmax(graph.Add(s, masks[maskOf(a.kind(layer))])), 0, a.KVHeads, -1, 0)
 		o := graph.Reshape(graph.MatMul(p, widen(now.V), false, false, 1), 0, a.Heads, -1, a.HeadDim)
 		return a.narrow(graph.Reshape(graph.Transpose(o, 0, 2, 1, 3), -1, hk)), []graph.Cache{now}
 	}
 }
 
-// maskAfter is [B,1,1,S], 0 for places up to pos [B,1] and very negative beyond.
-func (a Architecture) maskAfter(pos, places *graph.Node) *graph.Node {
+// maskAfter is [B,1,1,S], 0 for places up to pos [B,1] and very negative beyond, and with a
+// window also before it.
+func (a Architecture) maskAfter(pos, places *graph.Node, window int) *graph.Node {
 	g := pos.Graph()
 	mask := graph.Where(graph.LessOrEqual(places, pos), g.Scalar(0), g.Scalar(-math.MaxFloat32))
+	if window > 0 {
+		first := graph.Sub(pos, g.Ints(int64(window-1)))
+		mask = graph.Where(graph.GreaterOrEqual(places, first), mask, g.Scalar(-math.MaxFloat32))
+	}
 	return graph.Reshape(mask, 0, 1, 1, -1)
 }
 

@@ -2,7 +2,6 @@ package decoder
 
 import (
 	"fmt"
-	"math"
 
 	"onering/models"
 	"onering/models/graph"
@@ -60,7 +59,8 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 //
 // Inputs: ids int64 [B,T], padded on the right; seqlens int32 [B], the lengths
 // minus 1; total int32 [], which is T; last int64 [B], the index b*T+length-1;
-// cos, sin [P,K/2]; the weights, qkv fused; the caches
+// cos, sin [P,n/2], and those of further kinds of layers (see models.OfKind); the weights,
+// qkv fused; the caches
 // past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
 // state of the last tokens, and the caches, onto the inputs' buffers. Where K
 // is not a multiple of 16, the caches have CacheWidth instead. Where Compute is of
@@ -69,7 +69,8 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 // CUDA in float32 has no operator for attention of prompts. There, pos and mask
 // [T,T], which is Layer's, take the place of seqlens, total and the caches past_key.i and
 // past_value.i, and present_key.i and present_value.i are the prompts' own keys
-// and values [B,G,T,K], finite beyond a prompt's end.
+// and values [B,G,T,K], finite beyond a prompt's end. Layers with a window read band [T,T] in
+// place of mask. Where the operator cannot turn the heads, pos is an input in float32 too.
 func (a Architecture) Prefill() (models.Program, error) {
 	d := decoding{a}
 	if a.byProducts() {
@@ -82,31 +83,41 @@ func (a Architecture) Prefill() (models.Program, error) {
 type decoding struct{ Architecture }
 
 // groupQuery is attention by ONNX Runtime's own operator GroupQueryAttention.
-func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+func (a decoding) groupQuery(g *graph.Graph, ids, x *graph.Node, angles []angle) attention {
 	seqlens, total := g.Input(ports.CacheLengths, models.I32, graph.Dims("B")), g.Input(ports.CacheTotal, models.I32, graph.Dims())
-	all, scale := a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
-	operator := func(qkv *graph.Node, past graph.Cache, cos, sin *graph.Node) (*graph.Node, []graph.Cache) {
+	all := a.Heads + 2*a.KVHeads
+	operator := func(layer int, qkv *graph.Node, past graph.Cache, by angle) (*graph.Node, []graph.Cache) {
 		if a.cacheWidth() != a.HeadDim {
 			qkv = a.padHeads(qkv, all, all*a.cacheWidth())
 		}
-		o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, a.Heads, a.KVHeads, scale)
+		o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, by.cos, by.sin,
+			graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: a.Block.AttentionCap, Window: a.kind(layer).Window})
 		return a.cutHeads(o), []graph.Cache{now}
 	}
-	if a.compute() == models.F32 {
-		cos, sin = a.padLast(cos, a.cacheWidth()/2), a.padLast(sin, a.cacheWidth()/2)
-		return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
-			if !a.turns(layer) {
-				return operator(qkv, past[0], nil, nil)
+	// The operator would use 16-bit angles for 16-bit heads, so these are turned before it. So are
+	// heads of which only a part is turned, since the zeros that pad a head change the part's place.
+	whole := 2*len(a.kinds()[0].Frequencies) == a.HeadDim
+	if a.compute() == models.F32 && whole && a.Block.QueryScale == 0 {
+		padded := make([]angle, len(angles))
+		for i, x := range angles {
+			padded[i] = x
+			switch first := a.kinds().Angles(i); {
+			case x.cos == nil:
+			case first < i:
+				padded[i] = padded[first]
+			default:
+				padded[i] = angle{a.padLast(x.cos, a.cacheWidth()/2), a.padLast(x.sin, a.cacheWidth()/2)}
 			}
-			return operator(qkv, past[0], cos, sin)
+		}
+		return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
+			return operator(layer, qkv, past[0], padded[a.kindOf(layer)])
 		}
 	}
-	// The operator would use 16-bit angles for 16-bit heads, so the heads are turned before it.
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
-		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, cos, sin), parts[1])
-		return operator(a.narrow(qkv), past[0], nil, nil)
+		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, angles), parts[1])
+		return operator(layer, a.narrow(qkv), past[0], angle{})
 	}
 }
 
@@ -135,7 +146,8 @@ func (a decoding) cutHeads(x *graph.Node) *graph.Node {
 // Inputs: ids int64 [B,1]; pos int64 [B,1], the tokens cached before; at int64
 // [B,G,3], where the new token's keys and values go: (b, g, pos); mask
 // [B,1,1,S], 0 for the places up to pos and very negative beyond, where the
-// cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
+// cache must hold finite numbers, and band, which is very negative also before the window of
+// layers that have one; cos, sin, weights and caches as for Prefill.
 // Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
 //
 // For CUDA the graph makes the mask from pos and places int64 [S], the numbers
@@ -191,10 +203,12 @@ func (a Architecture) cacheParts() int {
 // tokenProducts declares attention of one new token of each row to its cache, in a number of
 // parts, by products.
 func (a decoding) tokenProducts(parts int) declare {
-	return func(g *graph.Graph, _, _, cos, sin *graph.Node) attention { return a.partProducts(g, parts, cos, sin) }
+	return func(g *graph.Graph, _, _ *graph.Node, angles []angle) attention {
+		return a.partProducts(g, parts, angles)
+	}
 }
 
-func (a decoding) partProducts(g *graph.Graph, n int, cos, sin *graph.Node) attention {
+func (a decoding) partProducts(g *graph.Graph, n int, angles []angle) attention {
 	pos := g.Input(ports.Positions, models.I64, graph.Dims("B", 1))
 	parts := make([]partInputs, n)
 	for i := range parts {
@@ -203,83 +217,121 @@ func (a decoding) partProducts(g *graph.Graph, n int, cos, sin *graph.Node) atte
 	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		split := graph.Split(qkv, 1, hk+gk, gk)
-		turned := graph.Split(a.turned(layer, split[0], pos, cos, sin), 1, hk, gk)
+		turned := graph.Split(a.turned(layer, split[0], pos, angles), 1, hk, gk)
 		if len(past) == 1 {
-			o, now := a.attendTo(parts[0], past[0], turned[0], turned[1], a.narrow(split[1]))
+			o, now := a.attendTo(parts[0], a.kind(layer), past[0], turned[0], turned[1], a.narrow(split[1]))
 			return o, []graph.Cache{now}
 		}
 		outs, now, sizes := make([]*graph.Node, len(past)), make([]graph.Cache, len(past)), []*graph.Node{}
 		for i := range past {
 			sizes = append(sizes, parts[i].at)
 			part := func(x *graph.Node) *graph.Node { return x.Part(sizes...) }
-			outs[i], now[i] = a.attendTo(parts[i], past[i], part(turned[0]), part(turned[1]), part(split[1]))
+			outs[i], now[i] = a.attendTo(parts[i], a.kind(layer), past[i], part(turned[0]), part(turned[1]), part(split[1]))
 		}
 		return qkv.Whole(outs...), now
 	}
 }
 
 // partInputs are the inputs of a part of the cache: where new tokens go, int64 [B,G,3],
-// and the mask [B,1,1,S].
-type partInputs struct{ at, mask *graph.Node }
+// and the masks [B,1,1,S] by their names.
+type partInputs struct {
+	at    *graph.Node
+	masks map[string]*graph.Node
+}
 
 func (a decoding) partInputs(g *graph.Graph, pos *graph.Node, part, parts int) partInputs {
 	rows, places := partSizes(part, parts)
-	p := partInputs{at: g.Input(models.InPart(ports.CachePlaces, part), models.I64, graph.Dims(rows, a.KVHeads, 3))}
+	p := partInputs{at: g.Input(models.InPart(ports.CachePlaces, part), models.I64, graph.Dims(rows, a.KVHeads, 3)), masks: map[string]*graph.Node{}}
+	var indices *graph.Node
 	if a.byProducts() {
-		p.mask = a.maskAfter(pos, g.Input(ports.CacheIndices, models.I64, graph.Dims(places)))
-	} else {
-		p.mask = g.Float(models.InPart(ports.Mask, part), rows, 1, 1, places)
+		indices = g.Input(ports.CacheIndices, models.I64, graph.Dims(places))
+	}
+	for _, k := range a.kinds() {
+		switch name := maskOf(k); {
+		case p.masks[name] != nil:
+		case indices != nil:
+			p.masks[name] = a.maskAfter(pos, indices, k.Window)
+		default:
+			p.masks[name] = g.Float(models.InPart(name, part), rows, 1, 1, places)
+		}
 	}
 	return p
 }
 
 // attendTo is the attention of rows q [B,H*K] to a part of the cache, into which it also
 // puts their keys and values k and v [B,G*K].
-func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node) (*graph.Node, graph.Cache) {
+func (a decoding) attendTo(in partInputs, kind models.Kind, past graph.Cache, q, k, v *graph.Node) (*graph.Node, graph.Cache) {
 	now := graph.Cache{
 		K: graph.ScatterRows(past.K, in.at, a.padHeads(k, a.KVHeads, a.KVHeads, a.cacheWidth())),
 		V: graph.ScatterRows(past.V, in.at, a.padHeads(v, a.KVHeads, a.KVHeads, a.cacheWidth())),
 	}
 	if a.Provider == models.CPU {
-		return a.attendByRows(in, now, q), now
+		return a.attendByRows(in.masks[maskOf(kind)], now, q), now
 	}
 	// The heads of a group are rows of one product with the group's keys.
 	q = a.padHeads(widen(q), a.Heads, a.KVHeads, a.Heads/a.KVHeads, a.cacheWidth())
-	s := graph.MatMul(q, widen(now.K), false, true, 1/math.Sqrt(float64(a.HeadDim)))
-	o := graph.MatMul(graph.Softmax(graph.Add(s, in.mask)), widen(now.V), false, false, 1)
+	s := softCap(graph.MatMul(q, widen(now.K), false, true, a.scoreScale()), a.Block.AttentionCap)
+	o := graph.MatMul(graph.Softmax(graph.Add(s, in.masks[maskOf(kind)])), widen(now.V), false, false, 1)
 	return a.narrow(a.cutHeads(o)), now
 }
 
 // attendByRows is attendTo for a CPU: each head is a single row of a product with the
 // cache of its group, which takes two thirds of the time of one product for the group.
-func (a decoding) attendByRows(in partInputs, now graph.Cache, q *graph.Node) *graph.Node {
+func (a decoding) attendByRows(mask *graph.Node, now graph.Cache, q *graph.Node) *graph.Node {
 	width, rows := a.cacheWidth(), a.Heads/a.KVHeads
-	q = graph.Mul(q, q.Graph().Scalar(1/math.Sqrt(float64(a.HeadDim))))
+	q = graph.Mul(q, q.Graph().Scalar(a.scoreScale()))
 	q = a.padHeads(q, a.Heads, a.KVHeads, rows, 1, width)
 	shared := func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, a.KVHeads, 1, -1, width) } // [B,G,1,S,K]
-	s := graph.RowProducts(q, shared(now.K), true)
-	return a.cutHeads(graph.RowProducts(graph.Softmax(graph.Add(s, graph.Reshape(in.mask, 0, 1, 1, 1, -1))), shared(now.V), false))
+	s := softCap(graph.RowProducts(q, shared(now.K), true), a.Block.AttentionCap)
+	return a.cutHeads(graph.RowProducts(graph.Softmax(graph.Add(s, graph.Reshape(mask, 0, 1, 1, 1, -1))), shared(now.V), false))
 }
 
-// turn applies a layer's rotary embedding, if it has one, to the heads x [N,n*K].
-func (a decoding) turn(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
-	if !a.turns(layer) {
-		return x
+// kindOf returns the number of a layer's kind.
+func (a decoding) kindOf(layer int) int { return a.Geometry().Kind(layer) }
+
+// turn applies a layer's rotary embedding, if it has one, and the QueryScale to the heads of
+// queries and keys x [N,(H+G)*K].
+func (a decoding) turn(layer int, x, pos *graph.Node, angles []angle) *graph.Node {
+	if a.kind(layer).Turns() {
+		by := angles[a.kindOf(layer)]
+		x = graph.Rotary(x, pos, by.cos, by.sin, a.Heads+a.KVHeads)
 	}
-	return graph.Rotary(x, pos, cos, sin)
+	if a.Block.QueryScale != 0 {
+		parts := graph.Split(x, 1, a.Heads*a.HeadDim, a.KVHeads*a.HeadDim)
+		x = graph.Concat(1, graph.Mul(parts[0], a.queryScale(pos)), parts[1])
+	}
+	return x
 }
 
 // turned applies turn in float32 to x in the type of the products.
-func (a decoding) turned(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
-	return a.narrow(a.turn(layer, widen(x), pos, cos, sin))
+func (a decoding) turned(layer int, x, pos *graph.Node, angles []angle) *graph.Node {
+	return a.narrow(a.turn(layer, widen(x), pos, angles))
 }
 
 // An attention builds the attention of a layer: from qkv [N,(H+2G)*K] and the parts of
 // the cache, if any, to [N,H*K] and the cache with the new tokens.
 type attention func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache)
 
-// A declare declares further inputs of a graph, and returns the graph's attention.
-type declare func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention
+// A declare declares further inputs of a graph, whose angles are declared by the kinds of
+// layers, and returns the graph's attention.
+type declare func(g *graph.Graph, ids, x *graph.Node, angles []angle) attention
+
+// everyAngle declares the angles of each kind of layers; those of a kind that does not turn are nil.
+func (a decoding) everyAngle(g *graph.Graph) []angle {
+	list := make([]angle, len(a.kinds()))
+	for i, k := range a.kinds() {
+		switch first := a.kinds().Angles(i); {
+		case first < i:
+			list[i] = list[first]
+		case i == 0 || k.Turns():
+			list[i] = a.angles(g, i)
+		}
+		if !k.Turns() {
+			list[i] = angle{}
+		}
+	}
+	return list
+}
 
 // decoder builds a graph over a cache of so many parts. With 0 parts its attention sees
 // only the new tokens.
@@ -287,16 +339,17 @@ func (a decoding) decoder(name string, tokens any, form models.Form, parts int, 
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
 		ids := g.Input(ports.TokenIDs, models.I64, graph.Dims("B", tokens))
-		cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
+		angles := a.everyAngle(g)
 		x := graph.Reshape(graph.Gather(parameter(g, a.Names.Embedding, models.F32, a.Vocab, a.Hidden), ids), -1, a.Hidden)
-		attention := attend(g, ids, x, cos, sin)
+		x = a.embedded(x)
+		attention := attend(g, ids, x, angles)
 		for i := range a.Layers {
 			x = a.decodeLayer(g, i, form, parts, x, attention)
 		}
 		if tokens != 1 {
 			x = graph.Gather(x, g.Input(ports.LastTokens, models.I64, graph.Dims("B")))
 		}
-		g.Output(ports.Hidden, graph.RMSNorm(x, parameter(g, a.Names.Norm, models.F32, a.Hidden), a.RMSEps))
+		g.Output(ports.Hidden, a.finalNorm(x, parameter(g, a.Names.Norm, models.F32, a.Hidden)))
 	})
 	if form != models.Direct {
 		p.Options = wideOptions
@@ -316,17 +369,17 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 	weights.widen(a.Heads*a.HeadDim, module{n.O, d})
 	weights.widen(d, a.gateUp()...)
 	weights.widen(a.FFN, module{n.Down, d})
-	h := a.narrow(graph.RMSNorm(x, weights.norm(n.InputNorm, d), a.RMSEps))
+	h := a.narrow(weights.normed(x, n.InputNorm))
 	var qkv *graph.Node
 	w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias)
-	if len(a.adapted(a.qkv())) > 0 {
+	if len(a.adapted(a.joined(n.QKV, a.qkv()))) > 0 {
 		qkv = a.adaptedQKV(form, h, w, b, &weights)
 	} else {
 		qkv = product(form, h, w, b)
 	}
 	if a.Block.QKNorm { // in float32; turn rounds them, as in Layer
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-		q, k := weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim)
+		q, k := weights.norm(n.QNorm, a.normWidth(a.Heads)), weights.norm(n.KNorm, a.normWidth(a.KVHeads))
 		parts := graph.Split(widen(qkv), 1, hk, gk, gk)
 		qkv = graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2])
 	}
@@ -339,8 +392,8 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 		present(g, "key", models.Keys, i, part, now[part].K, was.K)
 		present(g, "value", models.Values, i, part, now[part].V, was.V)
 	}
-	x = a.onto(form, x, o, module{n.O, d}, a.Block.OBias, &weights)
-	h = a.narrow(graph.RMSNorm(x, weights.norm(n.PostNorm, d), a.RMSEps))
+	x = a.onto(form, x, o, module{n.O, d}, a.Block.OBias, n.AttentionNorm, &weights)
+	h = a.narrow(weights.normed(x, n.PostNorm))
 	return a.mlp(form, x, h, &weights)
 }
 
@@ -373,14 +426,15 @@ func present(g *graph.Graph, what string, role models.Role, layer, part int, now
 	g.OutputOnto(name, now, before.Name())
 }
 
-// onto is sum + the product of a module and x [N,in].
-func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool, weights *weights) *graph.Node {
+// onto is sum + the product of a module and x [N,in], or what the norm of a name makes of it.
+func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool, norm string, weights *weights) *graph.Node {
 	if form == models.Direct {
-		return weights.onto(sum, x, m, bias)
+		_, sum = weights.onto(sum, x, m, bias, norm)
+		return sum
 	}
 	w, b := weights.product(m, x.Shape()[1].N, bias)
 	low := weights.low(form, m.name, []module{m}, x)[0]
-	return graph.Add(sum, upright(form, weights.withAdapter(form, m, low, oriented(form, x, w, b))))
+	return weights.added(sum, upright(form, weights.withAdapter(form, m, low, oriented(form, x, w, b))), norm)
 }
 
 // mlp is sum + down(silu(gate) * up); in the wide forms the intermediate values stay
@@ -391,14 +445,15 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *g
 	up, upBias := weights.product(gateUp[1], a.Hidden, a.Block.MLPBias)
 	w, b := weights.product(last, a.FFN, a.Block.MLPBias)
 	low := weights.low(form, a.Names.GateUp, gateUp, h)
-	inner := graph.SwiGLU(weights.withAdapter(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)),
+	inner := a.gated(weights.withAdapter(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)),
 		weights.withAdapter(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
 	if form == models.Direct {
-		return weights.ontoBy(sum, inner, last, w, b)
+		_, sum = weights.ontoBy(sum, inner, last, w, b, a.Names.OutputNorm)
+		return sum
 	}
 	if b != nil {
 		b = graph.Reshape(b, -1, 1)
 	}
 	lowest := weights.lowBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
-	return graph.Add(sum, upright(form, weights.withAdapter(form, last, lowest, graph.Gemm(w, inner, b, false, false))))
+	return weights.added(sum, upright(form, weights.withAdapter(form, last, lowest, graph.Gemm(w, inner, b, false, false))), a.Names.OutputNorm)
 }

@@ -2,13 +2,13 @@
 // compute prompts, decode, sample, and run layers and head forward and backward. A family
 // of models describes its layers by a Shape; see package qwen2.
 //
-// Every layer is pre-norm attention with rotary embeddings and grouped key/value
-// heads, and pre-norm SwiGLU, each added onto a stream of width D:
+// Every layer adds attention with rotary embeddings and grouped key/value heads, and then
+// SwiGLU, onto a stream of width D:
 //
 //	x = x + Attention(RMSNorm(x)) Wo^T
 //	x = x + (silu(h Wgate^T) * (h Wup^T)) Wdown^T, with h = RMSNorm(x)
 //
-// Families differ in Block and Names.
+// Families differ in Block, Kinds and Names.
 package decoder
 
 import (
@@ -25,15 +25,19 @@ import (
 type Shape struct {
 	models.Sizes
 	RopeTheta float64 // rope_theta, the base of the rotary embedding
-	// RopeFrequencies [K/2] are as in Geometry; nil means RopeTheta^(-2i/K).
-	RopeFrequencies []float32
-	// Unturned says for each layer whether it has no rotary embedding; nil if all have
-	// one.
-	Unturned []bool
-	RMSEps   float64 // rms_norm_eps, added to the mean square in every norm
-	Tied     bool    // the embedding is also the head, which has no tensor then
-	Block    Block
-	Names    names
+	// Kinds and KindOf are as in Geometry; nil means one kind, with the frequencies
+	// RopeTheta^(-2i/K).
+	Kinds  models.Kinds
+	KindOf []int
+	// Sliding says what Read takes for a family some of whose layers may have a window.
+	Sliding *Sliding
+	// PartialRotary is a family's default of partial_rotary_factor: which part of a head is
+	// turned. 0 stands for a family that turns whole heads.
+	PartialRotary float64
+	RMSEps        float64 // rms_norm_eps, added to the mean square in every norm
+	Tied          bool    // the embedding is also the head, which has no tensor then
+	Block         Block
+	Names         names
 }
 
 // A Block says what the layers of a family have in addition to what all families have.
@@ -42,8 +46,24 @@ type Block struct {
 	// product after attention, and MLPBias to the three of SwiGLU.
 	QKVBias, OBias, MLPBias bool
 	// QKNorm puts an RMSNorm over each head of the queries and keys, before the rotary
-	// embedding. Its weights [K] are the same for all heads.
-	QKNorm bool
+	// embedding. Its weights [K] are the same for all heads. With WideNorm it is over all
+	// heads of a token together, with weights [H*K] and [G*K].
+	QKNorm, WideNorm bool
+	// PlusOne makes norms multiply by 1 + weight.
+	PlusOne bool
+	// GELU takes the place of SiLU, in the approximation by tanh.
+	GELU bool
+	// Fused is set if the files have queries, keys and values as one tensor, and gate and
+	// up as another.
+	Fused bool
+	// Factors of the embedding, of what each half of a layer adds to the stream, of the
+	// scores of attention (0 stands for 1/sqrt(K)) and of the logits; 0 stands for 1.
+	EmbeddingScale, ResidualScale, AttentionScale, LogitScale float64
+	// AttentionCap and LogitCap c make c tanh(x/c) of scores and of logits; 0 stands for none.
+	AttentionCap, LogitCap float64
+	// QueryScale b multiplies the queries at position p by 1 + b ln(1 + floor(p/QueryLength)).
+	QueryScale  float64
+	QueryLength int
 }
 
 // An Architecture builds the Programs of a Shape for one way of computing. It
@@ -77,12 +97,17 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 // Geometry returns the sizes and names that a runtime needs to run the model.
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
-		Sizes: a.Sizes, RopeTheta: a.RopeTheta, RopeFrequencies: a.frequencies(), Unturned: a.Unturned,
+		Sizes: a.Sizes, RopeTheta: a.RopeTheta, Kinds: a.kinds(), KindOf: a.KindOf, ZeroNorms: a.Block.PlusOne,
 		CacheParts: a.cacheParts(), CacheWidth: a.cacheWidth(), States: a.states(), Compute: a.compute(),
 		Embedding: a.Names.Embedding, Head: a.Names.Head, Norm: a.Names.Norm,
 	}
 	if a.Tied {
 		g.Head = g.Embedding
+	}
+	for _, name := range []string{a.Names.AttentionNorm, a.Names.OutputNorm} {
+		if name != "" {
+			g.Normed++
+		}
 	}
 	return g
 }
@@ -97,16 +122,27 @@ func (a Architecture) states() (list []models.State) {
 	return list
 }
 
-// frequencies returns RopeFrequencies, or their default.
-func (s Shape) frequencies() []float32 {
-	if s.RopeFrequencies != nil {
-		return s.RopeFrequencies
+// kinds returns Kinds or their default. Layers without a window share their Programs, and so
+// do layers with one.
+func (s Shape) kinds() models.Kinds {
+	list := slices.Clone(s.Kinds)
+	if list == nil {
+		frequencies, scale := rope{theta: s.RopeTheta}.table(s.HeadDim)
+		list = models.Kinds{{Frequencies: frequencies, Scale: scale}}
 	}
-	return rope{theta: s.RopeTheta}.frequencies(s.HeadDim)
+	for i := range list {
+		list[i].Program = slices.IndexFunc(list, func(k models.Kind) bool { return (k.Window > 0) == (list[i].Window > 0) })
+	}
+	return list
 }
 
-// turns says whether a layer has a rotary embedding.
-func (s Shape) turns(layer int) bool { return s.Unturned == nil || !s.Unturned[layer] }
+// kind returns the kind of a layer.
+func (s Shape) kind(layer int) models.Kind {
+	if s.KindOf == nil {
+		return s.kinds()[0]
+	}
+	return s.kinds()[s.KindOf[layer]]
+}
 
 // LayerPrefix is the beginning of the names of layer i's weights.
 func (s Shape) LayerPrefix(i int) string { return fmt.Sprintf(s.Names.Layer, i) }
@@ -135,12 +171,18 @@ func (s Shape) validate() error {
 		return fmt.Errorf("head_dim (%d) must be even: the rotary embedding turns pairs", s.HeadDim)
 	case !(s.RopeTheta > 0) || math.IsInf(s.RopeTheta, 0):
 		return fmt.Errorf("rope_theta (%g) must be positive", s.RopeTheta)
-	case s.RopeFrequencies != nil && len(s.RopeFrequencies) != s.HeadDim/2:
-		return fmt.Errorf("%d frequencies of the rotary embedding for head_dim (%d): it takes half as many", len(s.RopeFrequencies), s.HeadDim)
-	case s.Unturned != nil && len(s.Unturned) != s.Layers:
-		return fmt.Errorf("%d layers with or without rotary embedding, but num_hidden_layers is %d", len(s.Unturned), s.Layers)
+	case s.KindOf != nil && len(s.KindOf) != s.Layers:
+		return fmt.Errorf("kinds of %d layers, but num_hidden_layers is %d", len(s.KindOf), s.Layers)
 	case !(s.RMSEps > 0) || s.RMSEps > 1:
 		return fmt.Errorf("rms_norm_eps (%g) must be positive and at most 1", s.RMSEps)
+	}
+	for _, k := range s.Kinds {
+		if n := 2 * len(k.Frequencies); n == 0 || n > s.HeadDim || n != 2*len(s.Kinds[0].Frequencies) {
+			return fmt.Errorf("%d frequencies of the rotary embedding for head_dim (%d): it takes half as many at most, and as many for all layers", n/2, s.HeadDim)
+		}
+		if k.Window > 0 && k.Window != s.Kinds.Window() {
+			return fmt.Errorf("windows (sliding_window) of %d and %d tokens: one length is supported", k.Window, s.Kinds.Window())
+		}
 	}
 	_, err := models.NewLayout(s.fused())
 	return err

@@ -62,7 +62,7 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 	}
 	for _, full := range []bool{false, true} {
 		for _, blocks := range []int{1, 3} {
-			f, b, err := c.Layer(full, blocks)
+			f, b, err := c.Layer(0, full, blocks)
 			add(fmt.Sprintf(" stash %d blocks %d", map[bool]int{true: 2}[full], blocks), err, f, b)
 		}
 	}

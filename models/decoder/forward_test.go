@@ -87,7 +87,7 @@ func reference(c decoder.Architecture, w map[string]graphtest.Tensor, ids []int)
 			if _, ok := w[weight]; ok {
 				copy(head, norm(head, weight))
 			}
-			if c.Unturned == nil || !c.Unturned[layer] {
+			if c.KindOf == nil || c.KindOf[layer] == 0 {
 				turn(head, pos)
 			}
 		}
@@ -167,7 +167,7 @@ func testLayerForward(t *testing.T, c decoder.Architecture) {
 		lengths, ids = append(lengths, len(s)), append(ids, s...)
 	}
 	for _, blocks := range []int{1, 3} {
-		f, _, err := c.Layer(false, blocks)
+		f, _, err := c.Layer(0, false, blocks)
 		layer := graphtest.Loaded(t, f, err)
 		x := graphtest.Zeros(len(ids), c.Hidden)
 		for i, id := range ids {
@@ -179,7 +179,7 @@ func testLayerForward(t *testing.T, c decoder.Architecture) {
 				delete(in, name)
 			}
 			in["x"] = x
-			if c.Unturned != nil && c.Unturned[l] {
+			if c.KindOf != nil && c.KindOf[l] == 1 {
 				in["cos"], in["sin"] = still(c)
 			}
 			for _, port := range f.Inputs {
@@ -277,7 +277,9 @@ func testPrefillAndDecode(t *testing.T, base decoder.Architecture) {
 	for _, width := range []int{6, 16} {
 		for _, kind := range kinds {
 			c, form := kind.of(base), kind.form
-			c.HeadDim = width
+			if c.HeadDim = width; c.Kinds != nil {
+				c.Kinds = turnedAndNot(width)
+			}
 			r := rand.New(rand.NewPCG(9, 10))
 			w := weights(c, r)
 			B := len(sequences)

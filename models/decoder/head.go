@@ -11,12 +11,16 @@ import (
 // Norm builds norm.forward, h = RMSNorm(x) * inv_temperature for x [R,D], and
 // norm.backward, which takes dh and the running gradient of the weight. The
 // temperature scales h and so the logits: log-probs are those of the policy
-// that samples.
+// that samples. With a LogitCap the head takes inv_temperature, after the cap.
 func (a Architecture) Norm() (forward, backward models.Program, err error) {
 	name := a.Geometry().Norm
 	build := func(g *graph.Graph) (x, w, h *graph.Node) {
 		x, w = g.Float(ports.Stream, "R", a.Hidden), parameter(g, name, models.F32, a.Hidden)
-		return x, w, graph.Mul(graph.RMSNorm(x, w, a.RMSEps), g.Float(ports.InverseTemperature))
+		h = a.finalNorm(x, w)
+		if a.Block.LogitCap == 0 {
+			h = graph.Mul(h, g.Float(ports.InverseTemperature))
+		}
+		return x, w, h
 	}
 	forward, err = graph.Build("norm.forward", func(g *graph.Graph) {
 		_, _, h := build(g)
@@ -36,6 +40,40 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 		addGradient(g, w, sum, d[1])
 	})
 	return forward, backward, cmp.Or(err, failed)
+}
+
+// finalNorm is the norm before the head. The LogitScale, and 1/c of a LogitCap c, scale it in
+// place of the logits.
+func (a Architecture) finalNorm(x, w *graph.Node) *graph.Node {
+	h, k := graph.RMSNorm(x, a.plusOne(w), a.RMSEps), cmp.Or(a.Block.LogitScale, 1)/cmp.Or(a.Block.LogitCap, 1)
+	if k != 1 {
+		h = graph.Mul(h, x.Graph().Scalar(k))
+	}
+	return h
+}
+
+// capped is the logits that a LogitCap makes of the products x of the head with states, and
+// their slope; x and nil without one.
+func (a Architecture) capped(x, inverseTemperature *graph.Node) (logits *graph.Node, slope func() *graph.Node) {
+	c := a.Block.LogitCap
+	if c == 0 {
+		return x, nil
+	}
+	g := x.Graph()
+	size := graph.Mul(inverseTemperature, g.Scalar(c))
+	logits = graph.Mul(graph.Tanh(x), size)
+	return logits, func() *graph.Node { // size (1 - tanh^2), by the logits, which may be stashed
+		t := graph.Max(graph.Div(logits, size), g.Scalar(-1)) // logits that are not kept are lower
+		return graph.Mul(graph.Sub(g.Scalar(1), graph.Mul(t, t)), size)
+	}
+}
+
+// temperature declares 1/temperature for the head, which takes it only with a LogitCap.
+func (a Architecture) temperature(g *graph.Graph) *graph.Node {
+	if a.Block.LogitCap == 0 {
+		return nil
+	}
+	return g.Float(ports.InverseTemperature)
 }
 
 // Head builds the log-softmax over the vocabulary in slices of v rows of the
@@ -79,7 +117,7 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 		a.forProvider(g)
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
 		z0, u0 := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.MeanLogit, "R", 1)
-		logits := graph.Linear(h, e, nil)
+		logits, _ := a.capped(graph.Linear(h, e, nil), a.temperature(g))
 		if form.Kept {
 			logits = keptLogits(g, logits)
 		}
@@ -105,7 +143,8 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 	target, wrong := graph.Build("head.target", func(g *graph.Graph) {
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, a.Vocab, d)
 		y := g.Input(ports.Targets, models.I64, graph.Dims("R"))
-		g.Output(ports.TargetLogit, graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
+		logit, _ := a.capped(graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1), a.temperature(g))
+		g.Output(ports.TargetLogit, logit)
 	})
 	name = "head"
 	if form.Kept && !full {
@@ -137,7 +176,7 @@ func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 	if a.Adapter == nil {
 		de = g.Float(ports.HeadSliceGrad, "v", d)
 	}
-	logits := graph.Linear(h, e, nil)
+	logits, slope := a.capped(graph.Linear(h, e, nil), a.temperature(g))
 	if form.Full {
 		g.Use(ports.Logits, models.Use{Role: models.Kept})
 		logits.Stash(g.Float(ports.Logits, "R", "v"))
@@ -152,6 +191,9 @@ func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 	}
 	at, own := g.Input(ports.TargetPlaces, models.I64, graph.Dims("R", 2)), g.Float(ports.TargetGrad, "R")
 	dlogits := graph.AddElements(graph.Mul(graph.Exp(logp), weight), at, own)
+	if slope != nil {
+		dlogits = graph.Mul(dlogits, slope())
+	}
 	if a.compute() == models.BF16 { // bfloat16 has float32's range, and the gradient needs no more digits
 		short := a.narrow(dlogits)
 		g.OutputOnto(ports.NormedGradOut, graph.AddTo(dh, graph.Gemm(short, a.narrow(e), nil, false, false)), ports.NormedGrad)

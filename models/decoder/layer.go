@@ -3,6 +3,7 @@ package decoder
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"onering/models"
 	"onering/models/graph"
@@ -24,18 +25,20 @@ type layer struct {
 	q, k, v      *graph.Node // [N,H*K], [N,G*K], [N,G*K]; see turn
 	o            *graph.Node // [B,T,H*K]
 	x2, gate, up *graph.Node // [N,D], [N,F], [N,F]
-	packing      *graph.Packing
+	// The products of both halves [N,D], where norms follow them.
+	attended, fed *graph.Node
+	packing       *graph.Packing
 }
 
-// newLayer declares the inputs and writes the layer's formula: pre-norm
-// attention and pre-norm SwiGLU, each added to the stream.
-func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
+// newLayer declares the inputs and writes the formula of a layer of a kind: attention and
+// SwiGLU, each added to the stream.
+func (a Architecture) newLayer(g *graph.Graph, kind, blocks int) *layer {
 	l := &layer{weights: weights{a: a, g: g}}
 	d, n := a.Hidden, a.Names
 	l.x = g.Float(ports.Stream, "N", d)
 	pos := g.Input(ports.Positions, models.I64, graph.Dims("N", 1))
-	cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
-	mask := g.Float(ports.Mask, "T", "T")
+	turned := a.angles(g, 0)
+	mask := g.Float(maskOf(a.kinds()[kind]), "T", "T")
 	l.packing = &graph.Packing{
 		Rows:   g.Input(ports.PackedRows, models.I64, graph.Dims("B", "T")),
 		Tokens: g.Input(ports.PackedTokens, models.I64, graph.Dims("N")),
@@ -51,36 +54,94 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	}
 	// turn norms the heads if the block has QKNorm, and applies the rotary embedding.
 	// kept is the value to stash, from which the result follows without a product.
-	turn := func(x *graph.Node, normName string) (kept, turned *graph.Node) {
+	turn := func(x *graph.Node, normName string, heads int) (kept, out *graph.Node) {
+		wide := widen(x)
 		if a.Block.QKNorm {
-			return x, a.narrow(graph.Rotary(a.normHeads(widen(x), l.weights.norm(normName, a.HeadDim)), pos, cos, sin))
+			wide = a.normHeads(wide, l.weights.norm(normName, a.normWidth(heads)))
 		}
-		turned = a.narrow(graph.Rotary(widen(x), pos, cos, sin))
-		return turned, turned
+		out = a.narrow(graph.Rotary(wide, pos, turned.cos, turned.sin, heads))
+		if a.Block.QKNorm {
+			return x, out
+		}
+		return out, out
 	}
 	var q, k *graph.Node
-	h := a.narrow(graph.RMSNorm(l.x, l.weights.norm(n.InputNorm, d), a.RMSEps))
+	h := a.narrow(l.weights.normed(l.x, n.InputNorm))
 	qkv := a.qkv()
 	low := l.weights.low(models.Direct, n.QKV, qkv, h)
-	l.q, q = turn(linear(h, qkv[0], a.Block.QKVBias, low[0]), n.QNorm)
-	l.k, k = turn(linear(h, qkv[1], a.Block.QKVBias, low[1]), n.KNorm)
+	l.q, q = turn(linear(h, qkv[0], a.Block.QKVBias, low[0]), n.QNorm, a.Heads)
+	l.k, k = turn(linear(h, qkv[1], a.Block.QKVBias, low[1]), n.KNorm, a.KVHeads)
 	l.v = linear(h, qkv[2], a.Block.QKVBias, low[2])
+	if a.Block.QueryScale != 0 {
+		q = a.narrow(graph.Mul(widen(q), a.queryScale(pos)))
+	}
 	in := l.packing.Unpack
 	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), in(k), in(l.v), mask, bounds,
-		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Blocks: blocks, InTurn: a.forGPU()})
+		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: a.Block.AttentionCap, Blocks: blocks, InTurn: a.forGPU()})
 	o := l.packing.Pack(l.o)
-	l.x2 = l.weights.onto(l.x, o, module{n.O, d}, a.Block.OBias)
-	h = a.narrow(graph.RMSNorm(l.x2, l.weights.norm(n.PostNorm, d), a.RMSEps))
+	l.attended, l.x2 = l.weights.onto(l.x, o, module{n.O, d}, a.Block.OBias, n.AttentionNorm)
+	h = a.narrow(l.weights.normed(l.x2, n.PostNorm))
 	gateUp := a.gateUp()
 	low = l.weights.low(models.Direct, n.GateUp, gateUp, h)
 	l.gate = linear(h, gateUp[0], a.Block.MLPBias, low[0])
 	l.up = linear(h, gateUp[1], a.Block.MLPBias, low[1])
-	l.y = l.weights.onto(l.x2, graph.SwiGLU(l.gate, l.up), module{n.Down, d}, a.Block.MLPBias)
+	l.fed, l.y = l.weights.onto(l.x2, a.gated(l.gate, l.up), module{n.Down, d}, a.Block.MLPBias, n.OutputNorm)
 	return l
 }
 
-// normHeads is the RMSNorm of each head of x [N,heads*K], in float32.
+// angle is the inputs for the angles of a kind of layers: [P,n/2], for the first n elements
+// of a head.
+type angle struct{ cos, sin *graph.Node }
+
+func (a Architecture) angles(g *graph.Graph, kind int) angle {
+	half := len(a.kinds()[kind].Frequencies)
+	return angle{g.Float(models.OfKind(ports.Cos, kind), "P", half), g.Float(models.OfKind(ports.Sin, kind), "P", half)}
+}
+
+// maskOf names the mask of a kind of layers.
+func maskOf(k models.Kind) string {
+	if k.Window > 0 {
+		return ports.Band
+	}
+	return ports.Mask
+}
+
+// scoreScale is the factor of the scores of attention.
+func (s Shape) scoreScale() float64 {
+	return cmp.Or(s.Block.AttentionScale, 1/math.Sqrt(float64(s.HeadDim)))
+}
+
+// queryScale is the factor of the queries at pos [N,1]; see Block. The logarithm is in float64:
+// on a CPU the last bit of one in float32 depends on how many there are.
+func (a Architecture) queryScale(pos *graph.Node) *graph.Node {
+	g := pos.Graph()
+	lengths := graph.Cast(graph.Div(pos, g.Ints(int64(a.Block.QueryLength))), models.F64)
+	grown := graph.Mul(graph.Log(graph.Add(lengths, g.Double(1))), g.Double(a.Block.QueryScale))
+	return graph.Cast(graph.Add(grown, g.Double(1)), models.F32)
+}
+
+// gated is the product of the gate's activation and up.
+func (a Architecture) gated(gate, up *graph.Node) *graph.Node {
+	if a.Block.GELU {
+		return a.narrow(graph.GeGLU(widen(gate), widen(up)))
+	}
+	return graph.SwiGLU(gate, up)
+}
+
+// softCap is c tanh(x/c), or x without a cap.
+func softCap(x *graph.Node, c float64) *graph.Node {
+	if c == 0 {
+		return x
+	}
+	size := x.Graph().Scalar(c)
+	return graph.Mul(graph.Tanh(graph.Div(x, size)), size)
+}
+
+// normHeads is the QKNorm of x [N,heads*K], in float32.
 func (a Architecture) normHeads(x, w *graph.Node) *graph.Node {
+	if a.Block.WideNorm {
+		return graph.RMSNorm(x, w, a.RMSEps)
+	}
 	width := x.Shape()[1].N
 	heads := graph.Reshape(x, -1, width/a.HeadDim, a.HeadDim)
 	return graph.Reshape(graph.RMSNorm(heads, w, a.RMSEps), -1, width)
@@ -149,8 +210,25 @@ func (w *weights) input(name string, elem models.DType, sizes ...any) *graph.Nod
 	return n
 }
 
-// norm declares the weight of an RMSNorm, which is float32.
-func (w *weights) norm(name string, size int) *graph.Node { return w.input(name, models.F32, size) }
+// norm declares the weight of an RMSNorm, which is float32, and returns what it multiplies by.
+func (w *weights) norm(name string, size int) *graph.Node {
+	return w.a.plusOne(w.input(name, models.F32, size))
+}
+
+func (a Architecture) plusOne(w *graph.Node) *graph.Node {
+	if a.Block.PlusOne {
+		return graph.Add(w, w.Graph().Scalar(1))
+	}
+	return w
+}
+
+// normed is the RMSNorm of x [N,D] whose weight has a name; without one it is x.
+func (w *weights) normed(x *graph.Node, name string) *graph.Node {
+	if name == "" {
+		return x
+	}
+	return graph.RMSNorm(x, w.norm(name, w.a.Hidden), w.a.RMSEps)
+}
 
 // product declares the matrix [rows,in] of a module and its bias [rows], nil if it has
 // none, and returns them in the type of the products.
@@ -164,19 +242,35 @@ func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.No
 	return matrix, offset
 }
 
-// onto is the float32 stream + the product of a module and x [N,in].
-func (w *weights) onto(stream, x *graph.Node, m module, bias bool) *graph.Node {
+// onto is the float32 stream + the product y of a module and x [N,in], or what the norm of a
+// name makes of y. It also returns y if a norm follows.
+func (w *weights) onto(stream, x *graph.Node, m module, bias bool, norm string) (y, sum *graph.Node) {
 	matrix, offset := w.product(m, x.Shape()[1].N, bias)
-	return w.ontoBy(stream, x, m, matrix, offset)
+	return w.ontoBy(stream, x, m, matrix, offset, norm)
 }
 
 // ontoBy is onto, with weights of the module that are declared already.
-func (w *weights) ontoBy(stream, x *graph.Node, m module, matrix, offset *graph.Node) *graph.Node {
-	y := w.a.plus(stream, x, matrix, offset)
-	if low := w.low(models.Direct, m.name, []module{m}, x)[0]; low != nil {
-		return w.a.plus(y, low, w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), nil)
+func (w *weights) ontoBy(stream, x *graph.Node, m module, matrix, offset *graph.Node, norm string) (y, sum *graph.Node) {
+	low := func() *graph.Node { return w.low(models.Direct, m.name, []module{m}, x)[0] }
+	if norm != "" || w.a.Block.ResidualScale != 0 {
+		y = graph.Linear(x, matrix, offset)
+		y = w.withAdapter(models.Direct, m, low(), y)
+		return y, w.added(stream, y, norm)
 	}
-	return y
+	sum = w.a.plus(stream, x, matrix, offset)
+	if low := low(); low != nil {
+		sum = w.a.plus(sum, low, w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), nil)
+	}
+	return nil, sum
+}
+
+// added is the stream + what the norm of a name and the ResidualScale make of y [N,D].
+func (w *weights) added(stream, y *graph.Node, norm string) *graph.Node {
+	y = w.normed(widen(y), norm)
+	if r := w.a.Block.ResidualScale; r != 0 {
+		y = graph.Mul(y, w.g.Scalar(r))
+	}
+	return graph.Add(stream, y)
 }
 
 // plus is the float32 stream + x w^T + b; b may be nil.
@@ -192,13 +286,21 @@ func (l *layer) stash(full bool) (names []string, values []*graph.Node) {
 	if !full {
 		return nil, nil
 	}
-	return []string{"q", "k", "v", "o", "x2", "gate", "up"}, []*graph.Node{l.q, l.k, l.v, l.o, l.x2, l.gate, l.up}
+	names, values = []string{"q", "k", "v", "o", "x2", "gate", "up"}, []*graph.Node{l.q, l.k, l.v, l.o, l.x2, l.gate, l.up}
+	if l.weights.a.Names.AttentionNorm != "" {
+		names, values = append(names, "attended"), append(values, l.attended)
+	}
+	if l.weights.a.Names.OutputNorm != "" {
+		names, values = append(names, "fed"), append(values, l.fed)
+	}
+	return names, values
 }
 
 // Layer builds layer.forward and layer.backward over packed tokens.
 //
-// Inputs of both: x [N,D]; the layer's weights; pos [N,1]; cos, sin [P,K/2];
-// mask [T,T], 0 on and below the diagonal and very negative above; rows [B,T]
+// Inputs of both: x [N,D]; the layer's weights; pos [N,1]; cos, sin [P,n/2];
+// mask [T,T], 0 on and below the diagonal and very negative above, or for a kind with a
+// window band, which is very negative also where a key lies before a query's window; rows [B,T]
 // and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
 // graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
 // the stash, dy [N,D], valid [B,T,1], copies [M,J] and copied [M,1,J] (see
@@ -206,16 +308,16 @@ func (l *layer) stash(full bool) (names []string, values []*graph.Node) {
 // the adapter's alone where there is one), and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits
 // the matrices, the biases and the stash without x2 have that type; all else is
 // float32.
-func (a Architecture) Layer(full bool, blocks int) (forward, backward models.Program, err error) {
-	forward, err = graph.Build("layer.forward", a.layerForward(full, blocks))
-	backward, failed := graph.Build("layer.backward", a.layerBackward(full, blocks))
+func (a Architecture) Layer(kind int, full bool, blocks int) (forward, backward models.Program, err error) {
+	forward, err = graph.Build("layer.forward", a.layerForward(kind, full, blocks))
+	backward, failed := graph.Build("layer.backward", a.layerBackward(kind, full, blocks))
 	return forward, backward, cmp.Or(err, failed)
 }
 
-func (a Architecture) layerForward(full bool, blocks int) func(g *graph.Graph) {
+func (a Architecture) layerForward(kind int, full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		a.forProvider(g)
-		l := a.newLayer(g, blocks)
+		l := a.newLayer(g, kind, blocks)
 		g.Output(ports.StreamOut, l.y)
 		names, values := l.stash(full)
 		for i, n := range names {
@@ -225,10 +327,10 @@ func (a Architecture) layerForward(full bool, blocks int) func(g *graph.Graph) {
 	}
 }
 
-func (a Architecture) layerBackward(full bool, blocks int) func(g *graph.Graph) {
+func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		a.forProvider(g)
-		l := a.newLayer(g, blocks)
+		l := a.newLayer(g, kind, blocks)
 		l.packing.Valid = g.Float(ports.Valid, "B", "T", 1)
 		l.packing.Copies = g.Input(ports.TokenCopies, models.I64, graph.Dims("M", "J"))
 		l.packing.Copied = g.Float(ports.TokenCopied, "M", 1, "J")
@@ -249,14 +351,14 @@ func (a Architecture) layerBackward(full bool, blocks int) func(g *graph.Graph) 
 // LayerBytes computes from shapes the peak memory of a run of layer.forward and of
 // layer.backward, without inputs and outputs, for n tokens in rows rows of T places; see
 // graph.Footprint.
-func (a Architecture) LayerBytes(full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
+func (a Architecture) LayerBytes(kind int, full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
 	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T, "M": 1, "J": 1, "O": n - 1}
 	for i := range blocks {
 		sizes[fmt.Sprintf("Tq%d", i)] = (i+1)*T/blocks - i*T/blocks
 		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks
 		sizes[fmt.Sprintf("Tr%d", i)] = T - (i+1)*T/blocks
 	}
-	forward, err = graph.Footprint(a.layerForward(full, blocks), sizes)
-	backward, failed := graph.Footprint(a.layerBackward(full, blocks), sizes)
+	forward, err = graph.Footprint(a.layerForward(kind, full, blocks), sizes)
+	backward, failed := graph.Footprint(a.layerBackward(kind, full, blocks), sizes)
 	return forward, backward, cmp.Or(err, failed)
 }

@@ -28,11 +28,16 @@ func small() decoder.Architecture {
 func other() decoder.Architecture {
 	a := small()
 	a.Block = decoder.Block{OBias: true, MLPBias: true, QKNorm: true}
-	a.RopeFrequencies = []float32{0.9, 0.3, 0.01}
-	a.Unturned = []bool{false, true}
+	a.Kinds, a.KindOf = turnedAndNot(a.HeadDim), []int{0, 1}
 	a.Names.Layer, a.Names.Q, a.Names.QNorm, a.Names.Down = "decoder.%d.", "attention.query", "attention.query_scale", "out"
 	a.Names.Embedding, a.Names.Norm = "words", "last.scale"
 	return a
+}
+
+// turnedAndNot are a kind of layers with frequencies of their own and one without.
+func turnedAndNot(width int) models.Kinds {
+	f := append([]float32{0.9, 0.3, 0.01}, make([]float32, width/2-3)...)
+	return models.Kinds{{Frequencies: f, Scale: 1}, {Frequencies: make([]float32, width/2), Scale: 1}}
 }
 
 // blocks are the models whose layers are compared with formulas written out.
@@ -49,8 +54,8 @@ func run(t testing.TB, g *graphtest.Graph, in map[string]graphtest.Tensor) map[s
 
 // frequency is the frequency of pair i of a head.
 func frequency(c decoder.Architecture, i int) float64 {
-	if i < len(c.RopeFrequencies) {
-		return float64(c.RopeFrequencies[i])
+	if c.Kinds != nil {
+		return float64(c.Kinds[0].Frequencies[i])
 	}
 	return math.Pow(c.RopeTheta, -float64(2*i)/float64(c.HeadDim))
 }
@@ -145,7 +150,7 @@ func testLayerBackward(t *testing.T, c decoder.Architecture) {
 		r := rand.New(rand.NewPCG(1, 2))
 		var reference map[string]graphtest.Tensor
 		for _, full := range []bool{false, true} {
-			f, b, err := c.Layer(full, blocks)
+			f, b, err := c.Layer(0, full, blocks)
 			forward, backward := graphtest.Loaded(t, f, err), graphtest.Loaded(t, b, err)
 			fin := only(f, in, r, sizes)
 			for name, v := range run(t, forward, fin) {
@@ -209,7 +214,7 @@ func TestLayerStashSparesWork(t *testing.T) {
 	c := small()
 	gemms := make(map[bool]int)
 	for _, full := range []bool{false, true} {
-		_, b, err := c.Layer(full, 1)
+		_, b, err := c.Layer(0, full, 1)
 		gemms[full] = graphtest.Loaded(t, b, err).Ops()["Gemm"]
 	}
 	// The gradient has two products for each of seven matrices. The forward pass has
@@ -267,11 +272,11 @@ func testLayerBytes(t *testing.T, kind build, most float64) {
 	c := kind.of(qwen2(models.Sizes{Hidden: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936}))
 	const T = 4096
 	for _, full := range []bool{false, true} {
-		_, whole, err := c.LayerBytes(full, 1, T, 1, T)
+		_, whole, err := c.LayerBytes(0, full, 1, T, 1, T)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, blocks, err := c.LayerBytes(full, 8, T, 1, T)
+		_, blocks, err := c.LayerBytes(0, full, 8, T, 1, T)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,29 +35,50 @@ func (s Shape) fused() []models.Fused {
 	table := []models.Fused{models.Plain(n.Embedding, s.Vocab, d)}
 	for i := range s.Layers {
 		prefix := s.LayerPrefix(i)
-		norm := func(name string, size int) { table = append(table, models.Plain(prefix+name, size)) }
+		norm := func(name string, size int) {
+			if name != "" {
+				table = append(table, models.Plain(prefix+name, size))
+			}
+		}
 		product := func(name string, in int, bias bool, parts ...module) {
-			table = append(table, concat(prefix, name, ".weight", parts, in))
+			table = append(table, s.stacked(prefix, name, ".weight", parts, in))
 			if bias {
-				table = append(table, concat(prefix, name, ".bias", parts))
+				table = append(table, s.stacked(prefix, name, ".bias", parts))
 			}
 		}
 		norm(n.InputNorm, d)
 		product(n.QKV, d, b.QKVBias, s.qkv()...)
 		if b.QKNorm {
-			norm(n.QNorm, k)
-			norm(n.KNorm, k)
+			norm(n.QNorm, s.normWidth(s.Heads))
+			norm(n.KNorm, s.normWidth(s.KVHeads))
 		}
 		product(n.O, s.Heads*k, b.OBias, module{n.O, d})
+		norm(n.AttentionNorm, d)
 		norm(n.PostNorm, d)
 		product(n.GateUp, d, b.MLPBias, s.gateUp()...)
 		product(n.Down, s.FFN, b.MLPBias, module{n.Down, d})
+		norm(n.OutputNorm, d)
 	}
 	table = append(table, models.Plain(n.Norm, d))
 	if !s.Tied {
 		table = append(table, models.Plain(n.Head, s.Vocab, d))
 	}
 	return table
+}
+
+// normWidth is the width of the QKNorm of so many heads.
+func (s Shape) normWidth(heads int) int {
+	if s.Block.WideNorm {
+		return heads * s.HeadDim
+	}
+	return s.HeadDim
+}
+
+// stacked is concat of tensors that the file has as one if the block is Fused.
+func (s Shape) stacked(prefix, name, kind string, parts []module, columns ...int) models.Fused {
+	f := concat(prefix, name, kind, parts, columns...)
+	f.Whole = s.Block.Fused && len(parts) > 1
+	return f
 }
 
 // concat stacks the weights or the biases of products with one operand.

@@ -7,12 +7,15 @@ type names struct {
 	Embedding, Norm, Head string // names of tensors
 	Layer                 string // the format of a layer's prefix, with its index
 
-	InputNorm, PostNorm string // names of tensors
-	QNorm, KNorm        string // names of tensors, if the Block has them
-	Q, K, V, O          string
-	Gate, Up, Down      string
+	// Names of tensors: the norms in front of attention and of SwiGLU, and those of what
+	// they add to the stream. The layers of a family lack the norms without a name.
+	InputNorm, PostNorm       string
+	AttentionNorm, OutputNorm string
+	QNorm, KNorm              string // names of tensors, if the Block has them
+	Q, K, V, O                string
+	Gate, Up, Down            string
 	// QKV and GateUp name the matrices that decoding reads as one: the rows of q, k and
-	// v, and of gate and up. No model folder has them.
+	// v, and of gate and up. A model folder has them only if the Block is Fused.
 	QKV, GateUp string
 }
 

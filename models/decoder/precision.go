@@ -74,7 +74,7 @@ func (a Architecture) Copied() (from, to int) {
 		return 0, 0
 	}
 	l := a.Layout()
-	first, _ := l.Find(a.LayerPrefix(0) + a.Names.InputNorm)
+	first, _ := l.Find(l.Fused()[1].Name) // behind the embedding
 	after, _ := l.Find(a.Names.Norm)
 	return first.Offset, after.Offset
 }

@@ -96,7 +96,7 @@ func (tr *trainer) states(t testing.TB) graphtest.Tensor {
 // stashes, and the Program for the backward pass.
 func (tr *trainer) layers(t testing.TB) (x []graphtest.Tensor, stash []map[string]graphtest.Tensor, backward models.Program) {
 	t.Helper()
-	forward, backward, err := tr.c.Layer(tr.full, tr.blocks)
+	forward, backward, err := tr.c.Layer(0, tr.full, tr.blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestLlama3Frequencies(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		kept, blended, slowed := 0, 0, 0
-		for i, got := range m.Design.(decoder.Shape).RopeFrequencies {
+		for i, got := range m.Design.(decoder.Shape).Kinds[0].Frequencies {
 			f := math.Pow(500000, -2*float64(i)/64)
 			wavelength := 2 * math.Pi / f
 			want := f
@@ -58,7 +58,7 @@ func TestLlama3Frequencies(t *testing.T) {
 		`"rope_scaling": {"rope_type": "llama3", "mscale": 1, ` + scaling + `}}`:                       `mscale 1 is not supported with "llama3"`,
 		`"rope_scaling": {"rope_type": "dynamic", "factor": 2}}`:                                       `rope_type "dynamic" is not supported`,
 		`"rope_scaling": {"factor": 2}}`:                                                               `factor 2 is not supported with "default"`,
-		`"rope_scaling": {"rope_type": "longrope"}, "rope_parameters": {"rope_theta": 7}}`:             `rope_type "longrope" is not supported`,
+		`"rope_scaling": {"rope_type": "longrope"}, "rope_parameters": {"rope_theta": 7}}`:             `rope_scaling: no short_factor, which rope_type "longrope" needs`,
 		`"rope_parameters": {"rope_theta": 7, "rope_type": "default", "partial_rotary_factor": 0.5}}`:  "partial_rotary_factor 0.5 is not supported, only 1",
 	} {
 		if _, err := models.ParseConfig([]byte(shape+rest), nil); err == nil || !strings.Contains(err.Error(), want) {

@@ -24,6 +24,9 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
 		head := parameter(g, a.Geometry().Head, models.F32, a.Vocab, a.Hidden)
 		logits := product(form, hidden, head, nil)
+		if c := a.Block.LogitCap; c != 0 {
+			logits = graph.Mul(graph.Tanh(logits), g.Scalar(c))
+		}
 		scaled := graph.Mul(logits, g.Float(ports.InverseTemperature))
 		top := sampling{a}.largest(scaled)
 		z := graph.Sub(scaled, top)

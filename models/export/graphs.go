@@ -66,9 +66,14 @@ const fullLayer, fullHead = ".stash2", ".stash3"
 
 // training adds the layers, the head and the optimizer.
 func (b *builder) training(blocks int) {
-	for _, name := range []string{".stash0", fullLayer} {
-		forward, backward, err := b.arch.Layer(name == fullLayer, blocks)
-		b.add(name, err, forward, backward)
+	for i, k := range b.arch.Geometry().Kinds {
+		if k.Program != i {
+			continue // an earlier kind has the same
+		}
+		for _, name := range []string{".stash0", fullLayer} {
+			forward, backward, err := b.arch.Layer(i, name == fullLayer, blocks)
+			b.add(models.OfKind("", i)+name, err, forward, backward)
+		}
 	}
 	forward, backward, err := b.arch.Norm()
 	b.add("", err, forward, backward)
@@ -86,6 +91,9 @@ func (b *builder) training(blocks int) {
 	b.add("", err, forward)
 	rows, err := b.arch.Rows()
 	b.add("", err, rows.Gather, rows.Add, rows.Pair)
+	if rows.Embed.Name != rows.Gather.Name {
+		b.add("", err, rows.Embed, rows.Learn)
+	}
 	norm2, err := b.arch.GradNorm()
 	b.add("", err, norm2)
 	step, err := adamw.Default().Program(nil, b.arch.Geometry().Compute)

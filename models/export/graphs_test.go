@@ -22,9 +22,9 @@ import (
 func everyExport(t *testing.T) (all []*Graphs) {
 	t.Helper()
 	adapter := &models.Adapter{Rank: 2, Scale: 0.5, Modules: []string{"self_attn.q_proj", "mlp.down_proj"}}
-	for _, headDim := range []int{16, 10} {
-		model, err := models.ParseConfig(fmt.Appendf(nil, `{"model_type": "qwen3", "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
-			"num_key_value_heads": 2, "head_dim": %d, "intermediate_size": 40, "vocab_size": 50, "max_position_embeddings": 16, "eos_token_id": 1}`, headDim), nil)
+	for _, keys := range []string{`"qwen3", "head_dim": 16`, `"qwen3", "head_dim": 10`, `"gemma3_text", "head_dim": 16, "sliding_window_pattern": 2, "final_logit_softcapping": 30.0`} {
+		model, err := models.ParseConfig(fmt.Appendf(nil, `{"model_type": %s, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+			"num_key_value_heads": 2, "intermediate_size": 40, "vocab_size": 50, "max_position_embeddings": 16, "eos_token_id": 1}`, keys), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,8 @@
 package export
 
 import (
+	"slices"
+
 	"onering/models"
 )
 
@@ -96,17 +98,19 @@ func newManifest(arch models.Architecture, graphs []graphFile, o Options) manife
 			"embedding": g.Embedding, "head": g.Head, "norm": g.Norm,
 			// The inputs cos and sin hold angles of position*frequency, which theta does not
 			// determine alone.
-			"rope_frequencies": g.RopeFrequencies,
+			"rope_frequencies": g.Kinds[0].Frequencies,
 		},
 	}
-	if g.Unturned != nil { // the layer graphs of these layers get angles of 0
-		turned := make([]int, g.Layers)
-		for i, still := range g.Unturned {
-			if !still {
-				turned[i] = 1
-			}
+	turned, kindOf := make([]int, g.Layers), make([]int, g.Layers)
+	for i := range g.Layers {
+		if kindOf[i] = g.Kind(i); g.Kinds[kindOf[i]].Turns() {
+			turned[i] = 1
 		}
+	}
+	if slices.Contains(turned, 0) { // the layer graphs of these layers get angles of 0
 		m.Shape["no_rope_layers"] = turned
+	} else if k := g.Kinds[0]; len(g.Kinds) > 1 || k.Window > 0 || k.Scale != 1 {
+		m.Shape["layer_kinds"], m.Shape["kind_of_layers"] = g.Kinds, kindOf
 	}
 	if l := arch.AdapterLayout(); l != nil {
 		m.Adapter = &adapter{o.Adapter.Rank, o.Adapter.Scale, o.Adapter.Modules, models.AdapterPrefix, l.Fused()}

@@ -53,7 +53,11 @@ func describe(program string, p models.Port, output bool) (string, error) {
 		return what + ", any finite numbers where no token is", nil
 	}
 	family, _, _ := strings.Cut(programOf(program), ".")
-	text := meanings[family+"."+p.Name]
+	name, kind, further := strings.Cut(p.Name, ".kind")
+	text := meanings[family+"."+name]
+	if further && text != "" {
+		text += ", for layers of kind " + kind
+	}
 	if text == "" {
 		return "", fmt.Errorf("export: nothing says what port %q of %s holds", p.Name, program)
 	}

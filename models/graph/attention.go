@@ -7,7 +7,7 @@ import (
 	"onering/models"
 )
 
-// An Attention states the form of CausalAttention.
+// An Attention states the form of CausalAttention or of GroupQueryAttention.
 type Attention struct {
 	// Heads of queries and of keys: Heads is a multiple of KVHeads.
 	Heads, KVHeads int
@@ -18,9 +18,25 @@ type Attention struct {
 	// again. Then memory holds the scores of only one block. Without it the gradient
 	// holds the probabilities, and mostly their gradients, of all blocks.
 	InTurn bool
+	// Scale multiplies the scores; 0 stands for 1/sqrt(K).
+	Scale float64
+	// Cap c makes c tanh(s/c) of each scaled score s before the mask is added; 0 stands for
+	// none.
+	Cap float64
+	// Window is how many keys a query of GroupQueryAttention sees: its own and those right
+	// before it; 0 stands for all. CausalAttention learns it from the mask.
+	Window int
 }
 
-// CausalAttention is softmax(q k^T / sqrt(K) + mask) v for rows of tokens:
+// scale returns Scale or its default for heads of a width.
+func (a Attention) scale(width int) float64 {
+	if a.Scale != 0 {
+		return a.Scale
+	}
+	return 1 / math.Sqrt(float64(width))
+}
+
+// CausalAttention is softmax(Scale q k^T + mask) v for rows of tokens:
 // q [B,T,H*K], k and v [B,T,G*K] with H a multiple of G (query head h reads
 // key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
 // taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i
@@ -35,7 +51,7 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 	width := form.check(q, k, v, mask, bounds)
 	a := &causalAttention{
 		Attention: form, g: q.g, mask: mask, bounds: bounds, elem: q.elem, tokens: q.shape[1],
-		width: width, scale: 1 / math.Sqrt(float64(width)), again: form.InTurn && form.Blocks > 1,
+		width: width, scale: form.scale(width), again: form.InTurn && form.Blocks > 1,
 	}
 	a.q, a.k, a.v = a.perHead(q, a.Heads), a.perHead(k, a.KVHeads), a.perHead(v, a.KVHeads)
 	parts, out := a.forward()
@@ -52,7 +68,7 @@ type causalAttention struct {
 	elem         models.DType // the element type of q, k, v and the result
 	tokens       Dim          // T
 	width        int          // K
-	scale        float64      // 1/sqrt(K)
+	scale        float64      // the factor of the scores
 	again        bool         // the gradient computes each block again
 	q, k, v      *Node        // [B,H,T,K], [B,G,T,K], [B,G,T,K] in the mask's type
 }
@@ -64,6 +80,7 @@ type attentionBlock struct {
 	from, to *Node // the first query, and the query after the last; nil for the only block
 	q        *Node // [B,G,H/G*Tq,K]
 	k, v     *Node // [B,G,Tk,K]
+	t        *Node // tanh(s/c) of the scaled scores s, [B,H,Tq,Tk]; nil without Cap
 	p        *Node // the probabilities, [B,G,H/G*Tq,Tk]
 }
 
@@ -110,8 +127,8 @@ func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
 	return a.boundary(bounds, i), a.boundary(bounds, i+1)
 }
 
-// block computes the probabilities of block i, P = softmax(Q K^T / sqrt(K) + mask), after
-// the nodes of after.
+// block computes the probabilities of block i, P = softmax(scale Q K^T + mask), after the
+// nodes of after.
 func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	b := &attentionBlock{index: i}
 	mask := a.mask
@@ -126,8 +143,12 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	}
 	q := a.queries(b, a.q)
 	b.q, b.k, b.v = a.folded(q), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
-	scores := MatMul(b.q, b.k, false, true, a.scale)
-	scores = Reshape(scores, 0, a.Heads, -1, 0)
+	scores := Reshape(MatMul(b.q, b.k, false, true, a.scale), 0, a.Heads, -1, 0)
+	if a.Cap != 0 {
+		c := a.g.fill(a.Cap, scores)
+		b.t = Tanh(Div(scores, c))
+		scores = Mul(b.t, c)
+	}
 	b.p = Softmax(Add(scores, mask))
 	b.p = Reshape(b.p, 0, a.KVHeads, -1, 0)
 	return b
@@ -177,9 +198,9 @@ func (a *causalAttention) rows(parts []*Node) *Node {
 // backward returns dL/dq, dL/dk and dL/dv for dL/dout. For each block
 //
 //	dP = dO V^T,  dS = P (dP - rowsum(dO O)),
-//	dQ = dS K / sqrt(K),  dK = dS^T Q / sqrt(K),  dV = P^T dO,
+//	dQ = scale dS K,  dK = scale dS^T Q,  dV = P^T dO,
 //
-// and dK and dV are summed over the blocks.
+// and dK and dV are summed over the blocks. With Cap dS is also multiplied by 1 - tanh^2.
 func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*Node {
 	dout := a.perHead(dy, a.Heads)
 	delta := ReduceSum(Mul(dout, a.perHead(out, a.Heads)), -1) // rowsum(dO O), [B,H,T,1]
@@ -193,6 +214,10 @@ func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*No
 		}
 		do, d := a.folded(a.queries(b, dout)), a.folded(a.queries(b, delta))
 		ds := Mul(b.p, Sub(MatMul(do, b.v, false, true, 1), d))
+		if b.t != nil {
+			slope := Sub(a.g.fill(1, b.t), Mul(b.t, b.t))
+			ds = Mul(ds, Reshape(slope, 0, a.KVHeads, -1, 0))
+		}
 		dqs[i] = a.unfolded(MatMul(ds, b.k, false, false, a.scale))
 		dk, dv = a.addKeys(b, dk, dv, MatMul(ds, b.q, true, false, a.scale), MatMul(b.p, do, true, false, 1))
 		before = []*Node{dqs[i], dk, dv}

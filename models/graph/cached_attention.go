@@ -13,10 +13,10 @@ type Cache struct{ K, V *Node }
 // (a first prompt: length-1 and T; one more token: tokens cached before it, and the
 // largest of those plus 1), cos and sin [P,K/2]. It turns queries and keys, appends to
 // the cache and returns [B,T,H*K] and the cache, which shares past's buffers. Without cos
-// and sin queries and keys are not turned. scale multiplies the scores; K must be a
-// multiple of 16.
-func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, heads, kvHeads int, scale float64) (*Node, Cache) {
+// and sin queries and keys are not turned. K must be a multiple of 16.
+func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, form Attention) (*Node, Cache) {
 	const op = "GroupQueryAttention"
+	heads, kvHeads := form.Heads, form.KVHeads
 	floats(op, qkv, past.K, past.V)
 	operands(op, qkv, seqlens, total)
 	if heads < 1 || kvHeads < 1 || heads%kvHeads != 0 {
@@ -46,11 +46,17 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 	if cos != nil {
 		rotary = 1
 	}
+	attrs := []onnx.Attr{attr("num_heads", heads), attr("kv_num_heads", kvHeads), attr("do_rotary", rotary), attr("scale", float32(form.scale(width)))}
+	if form.Window > 0 {
+		attrs = append(attrs, attr("local_window_size", form.Window))
+	}
+	if form.Cap > 0 {
+		attrs = append(attrs, attr("softcap", float32(form.Cap)))
+	}
 	// Inputs 1 and 2 would be keys and values, which are packed in qkv here.
 	out := qkv.g.calls("GroupQueryAttention", onnx.Microsoft,
 		[]models.DType{qkv.elem, past.K.elem, past.V.elem}, []Shape{s, past.K.shape, past.V.shape},
-		[]*Node{qkv, nil, nil, past.K, past.V, seqlens, total, cos, sin},
-		attr("num_heads", heads), attr("kv_num_heads", kvHeads), attr("do_rotary", rotary), attr("scale", float32(scale)))
+		[]*Node{qkv, nil, nil, past.K, past.V, seqlens, total, cos, sin}, attrs...)
 	return out[0], Cache{out[1], out[2]}
 }
 

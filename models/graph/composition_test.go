@@ -156,7 +156,7 @@ func step(values []*graph.Node, cut *graph.Node, draw func(n int) int) *graph.No
 	case 5:
 		return graph.Log(graph.Add(graph.Sigmoid(of(rows)), graph.Exp(small(of(rows)))))
 	case 6:
-		return graph.Reciprocal(graph.Sqrt(graph.Exp(small(any()))))
+		return graph.Tanh(graph.Reciprocal(graph.Sqrt(graph.Exp(small(any())))))
 	case 7:
 		return graph.Softmax(of(matrix))
 	case 8:

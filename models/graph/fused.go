@@ -2,6 +2,7 @@ package graph
 
 import (
 	"encoding/binary"
+	"math"
 
 	"onering/models"
 	"onering/models/onnx"
@@ -60,10 +61,29 @@ func SwiGLU(gate, up *Node) *Node {
 	})
 }
 
-// Rotary turns each head of x [N,heads*K] by the angles of its position:
-// pos int64 [N,1], cos and sin [P,K/2], halves paired as Hugging Face's Qwen2
-// pairs them. The gradient turns back.
-func Rotary(x, pos, cos, sin *Node) *Node {
+// GeGLU is gelu(gate) * up, with the approximation of gelu by tanh:
+//
+//	gelu(x) = x/2 (1 + t),  t = tanh u,  u = sqrt(2/pi) (x + 0.044715 x^3)
+func GeGLU(gate, up *Node) *Node {
+	floats("GeGLU", gate, up)
+	up.shaped("GeGLU", "up", gate.shape)
+	y := gate.g.call("Gelu", "", gate.elem, gate.shape, []*Node{gate}, attr("approximate", "tanh"))
+	return Mul(y, up).composite("GeGLU", []*Node{gate, up}, func(dy *Node) []*Node {
+		// d gelu/d gate = (1 + t)/2 + x/2 (1 - t^2) du/dx, du/dx = sqrt(2/pi) (1 + 3*0.044715 x^2)
+		k := func(v float64) *Node { return gate.g.fill(v, gate) }
+		root, cubic := k(math.Sqrt(2/math.Pi)), Mul(Mul(gate, gate), k(0.044715))
+		t := Tanh(Mul(Mul(gate, root), Add(k(1), cubic)))
+		du := Mul(root, Add(k(1), Mul(cubic, k(3))))
+		inner := Mul(Mul(gate, k(0.5)), Mul(Sub(k(1), Mul(t, t)), du))
+		slope := Add(Add(k(0.5), Mul(t, k(0.5))), inner)
+		return []*Node{Mul(Mul(dy, up), slope), Mul(dy, y)}
+	})
+}
+
+// Rotary turns the first elements of each of the heads of x [N,heads*K] by the angles of its
+// position: pos int64 [N,1], cos and sin [P,n/2] for n elements of a head, halves paired as
+// Hugging Face's Qwen2 pairs them. The gradient turns back.
+func Rotary(x, pos, cos, sin *Node, heads int) *Node {
 	operands("Rotary", x, pos, cos, sin)
 	floats("Rotary", x, cos, sin)
 	pos.typed("Rotary", "pos", models.I64)
@@ -73,14 +93,19 @@ func Rotary(x, pos, cos, sin *Node) *Node {
 	sin.shaped("Rotary", "sin", cos.shape)
 	pos.shaped("Rotary", "pos", Shape{x.shape[0], {N: 1}})
 	width := x.fixed("Rotary", "the operand", 1)
-	if head := 2 * cos.fixed("Rotary", "cos", 1); width%head != 0 {
-		fail("Rotary: %v is not made of heads of %d", x.shape, head)
+	turned := 2 * cos.fixed("Rotary", "cos", 1)
+	if heads < 1 || width%heads != 0 || width/heads < turned {
+		fail("Rotary: %v is not made of %d heads of %d or more", x.shape, heads, turned)
+	}
+	var attrs []onnx.Attr
+	if turned < width/heads {
+		attrs = append(attrs, attr("num_heads", heads), attr("rotary_embedding_dim", turned))
 	}
 	// A turn by the opposite angle, which has the same cosine and the negative sine, is the
 	// inverse. As rotations are orthogonal, that is also the transpose, which the gradient needs.
 	turn := func(x, sin *Node) *Node {
 		rows := Reshape(x, -1, 1, width) // N rows of one token: the operator allows no row longer than P
-		y := x.g.call("RotaryEmbedding", onnx.Microsoft, x.elem, rows.shape, []*Node{rows, pos, cos, sin})
+		y := x.g.call("RotaryEmbedding", onnx.Microsoft, x.elem, rows.shape, []*Node{rows, pos, cos, sin}, attrs...)
 		return Reshape(y, -1, width)
 	}
 	return turn(x, sin).composite("Rotary", []*Node{x, pos, cos, sin}, func(dy *Node) []*Node {

@@ -92,11 +92,11 @@ func TestMisuse(t *testing.T) {
 			return graph.RMSNorm(g.Float("y", "N"), g.Float("w", "N"), 1e-6)
 		}},
 		{"SwiGLU: up has shape [6], not [N,6]", func(g *graph.Graph, x n) any { return graph.SwiGLU(x, g.Float("y", 6)) }},
-		{"Rotary: [N,6] is not made of heads of 4", func(g *graph.Graph, x n) any {
-			return graph.Rotary(x, g.Input("pos", models.I64, dims("N", 1)), g.Float("cos", "P", 2), g.Float("sin", "P", 2))
+		{"Rotary: [N,6] is not made of 2 heads of 4 or more", func(g *graph.Graph, x n) any {
+			return graph.Rotary(x, g.Input("pos", models.I64, dims("N", 1)), g.Float("cos", "P", 2), g.Float("sin", "P", 2), 2)
 		}},
 		{"Rotary: pos has shape [1,N], not [N,1]", func(g *graph.Graph, x n) any {
-			return graph.Rotary(x, g.Input("pos", models.I64, dims(1, "N")), g.Float("cos", "P", 3), g.Float("sin", "P", 3))
+			return graph.Rotary(x, g.Input("pos", models.I64, dims(1, "N")), g.Float("cos", "P", 3), g.Float("sin", "P", 3), 1)
 		}},
 		{"Unpack: operand 2 is nil", func(g *graph.Graph, x n) any { return (&graph.Packing{}).Unpack(x) }},
 		{"Unpack: tokens [N,6,1] and rows", func(g *graph.Graph, x n) any {
@@ -148,12 +148,12 @@ func TestMisuse(t *testing.T) {
 			return graph.CausalAttention(q, q, q, m, g.Ints(0, 1, 2), graph.Attention{Heads: 2, KVHeads: 2, Blocks: 3})
 		}},
 		{"GroupQueryAttention: operand 2 is nil", func(g *graph.Graph, x n) any {
-			y, _ := graph.GroupQueryAttention(x, graph.Cache{}, x, x, nil, nil, 2, 1, 1)
+			y, _ := graph.GroupQueryAttention(x, graph.Cache{}, x, x, nil, nil, graph.Attention{Heads: 2, KVHeads: 1})
 			return y
 		}},
 		{"GroupQueryAttention: the cache has shape [B,1,S,3], not [B,2,S,3]", func(g *graph.Graph, x n) any {
 			k := g.Float("k", "B", 1, "S", 3)
-			y, _ := graph.GroupQueryAttention(g.Float("qkv", "B", 1, 18), graph.Cache{K: k, V: k}, x, x, nil, nil, 2, 2, 1)
+			y, _ := graph.GroupQueryAttention(g.Float("qkv", "B", 1, 18), graph.Cache{K: k, V: k}, x, x, nil, nil, graph.Attention{Heads: 2, KVHeads: 2})
 			return y
 		}},
 		{"Rows: [N,6] has no row for each of ids [B,T]", func(g *graph.Graph, x n) any { return graph.Rows(x, g.Float("ids", "B", "T")) }},

@@ -79,6 +79,9 @@ func Sigmoid(x *Node) *Node { return smooth("Sigmoid", x) }
 // Softplus is log(1+e^x).
 func Softplus(x *Node) *Node { return smooth("Softplus", x) }
 
+// Tanh is (e^x-e^-x)/(e^x+e^-x).
+func Tanh(x *Node) *Node { return smooth("Tanh", x) }
+
 // Abs is |x|; it has no gradient.
 func Abs(x *Node) *Node { return unary("Abs", x) }
 

@@ -50,6 +50,11 @@ func init() {
 		},
 		// y = log(1+e^x):  dx = dy/(1+e^-x)
 		"Softplus": func(c *call, dy []*Node) []*Node { return []*Node{Mul(dy[0], Sigmoid(c.in[0]))} },
+		// y = tanh x:  dx = dy (1 - y^2)
+		"Tanh": func(c *call, dy []*Node) []*Node {
+			y := c.out[0]
+			return []*Node{Mul(dy[0], Sub(y.g.fill(1, y), Mul(y, y)))}
+		},
 		// y = 1/x:  dx = -dy y^2
 		"Reciprocal": func(c *call, dy []*Node) []*Node { return []*Node{Neg(Mul(dy[0], Mul(c.out[0], c.out[0])))} },
 		// A cast passes the gradient on in the type of its input.
@@ -131,7 +136,7 @@ func init() {
 		"ReduceMax": noGradient, "ReduceSumSquare": noGradient, "ArgMax": noGradient, "TopK": noGradient,
 		"Gather": noGradient, "GatherND": noGradient, "ScatterND": noGradient, "Shape": noGradient, "Identity": noGradient,
 		// Fused kernels: the composites that emit them have rules of their own.
-		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient,
+		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient, "Gelu": noGradient,
 		"GroupQueryAttention": noGradient,
 	}
 }

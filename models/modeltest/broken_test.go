@@ -66,9 +66,9 @@ func (a brokenArchitecture) DecodeParts(f models.Form) (models.Program, error) {
 	return a.changed(a.decode).DecodeParts(f)
 }
 
-func (a brokenArchitecture) Layer(full bool, blocks int) (f, b models.Program, err error) {
-	if f, _, err = a.changed(nil).Layer(full, blocks); err == nil {
-		_, b, err = a.changed(a.back).Layer(full, blocks)
+func (a brokenArchitecture) Layer(kind int, full bool, blocks int) (f, b models.Program, err error) {
+	if f, _, err = a.changed(nil).Layer(kind, full, blocks); err == nil {
+		_, b, err = a.changed(a.back).Layer(kind, full, blocks)
 	}
 	return f, b, err
 }
@@ -104,7 +104,7 @@ func TestBroken(t *testing.T) {
 			return more
 		}}, `"model.idle.weight" is read: false`},
 		{"decode", broken{decode: func(s *decoder.Shape) { s.RMSEps = 1e-2 }}, "prompts, row 0, token 4: state"},
-		{"decode", broken{decode: func(s *decoder.Shape) { s.Unturned = []bool{false, true} }}, "prompts, row 0, token 4: state"},
+		{"decode", broken{decode: func(s *decoder.Shape) { s.Kinds = models.Kinds{{Frequencies: make([]float32, 3), Scale: 1}} }}, "prompts, row 0, token 4: state"},
 		{"gradients", broken{back: func(s *decoder.Shape) { s.RMSEps = 1e-2 }}, "differences give"},
 	} {
 		b.design.Shape = shape
@@ -133,7 +133,7 @@ func TestBroken(t *testing.T) {
 	models.Register("careless", "", func(c *models.ConfigFile) (models.Design, error) { return shape, nil })
 	r := &recorder{TB: t}
 	checkConfig(r, strings.Replace(small, "llama", "careless", 1), models.Model{}, nil)
-	if all := strings.Join(r.errors, "\n"); !strings.Contains(all, "rope_theta 1234.5") || !strings.Contains(all, "yarn") {
+	if all := strings.Join(r.errors, "\n"); !strings.Contains(all, "rope_theta 1234.5") || !strings.Contains(all, "dynamic") {
 		t.Errorf("a family that reads no config: errors %q", r.errors)
 	}
 }

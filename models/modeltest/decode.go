@@ -82,9 +82,12 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 	}
 	d.in = tensors{
 		ports.TokenIDs: graphtest.Ints(ids, B, T), ports.Positions: graphtest.Ints(pos, B*T, 1), ports.LastTokens: graphtest.Ints(last),
-		ports.CacheLengths: graphtest.Int32(lengths, B), ports.CacheTotal: graphtest.Int32([]int{T}), ports.Mask: causal(T),
+		ports.CacheLengths: graphtest.Int32(lengths, B), ports.CacheTotal: graphtest.Int32([]int{T}),
+		ports.Mask: causal(T, 0), ports.Band: causal(T, d.Kinds.Window()),
 	}
-	d.in[ports.Cos], d.in[ports.Sin] = d.angles(d.places, d.turned())
+	for kind := range d.Kinds {
+		d.in[models.OfKind(ports.Cos, kind)], d.in[models.OfKind(ports.Sin, kind)] = d.angles(d.places, kind)
+	}
 	p := must(d.Prefill())(t)
 	d.fill(t, math.NaN()) // old values may not be read
 	hidden := d.keep(t, p)
@@ -115,14 +118,20 @@ func (d *decoding) fill(t testing.TB, v float64) {
 // step gives each row its next token; a finished row gets its last token again.
 func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 	B := len(d.sequences)
-	ids, pos, mask, places := make([]int, B), make([]int, B), graphtest.Zeros(B, 1, 1, d.places), []int(nil)
+	ids, pos, places := make([]int, B), make([]int, B), []int(nil)
+	mask, band := graphtest.Zeros(B, 1, 1, d.places), graphtest.Zeros(B, 1, 1, d.places)
 	for b, s := range d.sequences {
 		if d.at[b] == len(s) {
 			d.at[b]--
 		}
 		ids[b], pos[b] = s[d.at[b]], d.at[b]
-		for i := d.at[b] + 1; i < d.places; i++ {
-			mask.Data[b*d.places+i] = -math.MaxFloat32
+		for i := range d.places {
+			if i > d.at[b] {
+				mask.Data[b*d.places+i] = -math.MaxFloat32
+			}
+			if i > d.at[b] || i <= d.at[b]-d.Kinds.Window() {
+				band.Data[b*d.places+i] = -math.MaxFloat32
+			}
 		}
 		for h := range d.KVHeads {
 			places = append(places, b, h, d.at[b])
@@ -135,6 +144,7 @@ func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 	}
 	d.in[ports.TokenIDs], d.in[ports.Positions] = graphtest.Ints(ids, B, 1), graphtest.Ints(pos, B, 1)
 	d.in[ports.CachePlaces], d.in[ports.Mask], d.in[ports.CacheIndices] = graphtest.Ints(places, B, d.KVHeads, 3), mask, graphtest.Ints(indices)
+	d.in[ports.Band] = band
 	d.in[ports.CacheLengths], d.in[ports.CacheTotal] = graphtest.Int32(pos, B), graphtest.Int32([]int{slices.Max(pos) + 1})
 	p := must(d.Decode(form))(t)
 	return d.keep(t, p)
@@ -165,15 +175,17 @@ func (d *decoding) checkParts(t testing.TB, what string, form models.Form, befor
 				in[port.Name] = cut(before[d.cache(t, use)], d.KVHeads, d.CacheWidth)
 			}
 		}
-		mask := cut(d.in[ports.Mask], 1, 1)
-		mask.Dims = []int{r[1] - r[0], 1, 1, capacity[part]}
+		for _, name := range []string{ports.Mask, ports.Band} {
+			mask := cut(d.in[name], 1, 1)
+			mask.Dims = []int{r[1] - r[0], 1, 1, capacity[part]}
+			in[models.InPart(name, part)] = mask
+		}
 		var at []int
 		for row := r[0]; row < r[1]; row++ {
 			for h := range d.KVHeads {
 				at = append(at, row-r[0], h, d.at[row]-1)
 			}
 		}
-		in[models.InPart(ports.Mask, part)] = mask
 		in[models.InPart(ports.CachePlaces, part)] = graphtest.Ints(at, r[1]-r[0], d.KVHeads, 3)
 	}
 	near(t, what+" with the cache in parts: state ", d.run(t, p, "", in)[ports.Hidden].Data, want.Data, 1e-12)

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
+	"onering/models/ports"
 )
 
 // A reference is the part of golden.json that Golden reads.
@@ -93,18 +95,16 @@ func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *
 	}
 	a := must(m.Architecture(models.Compute{}))(t)
 	model := interpret(a, w)
-	h, head := model.forward(t, sequences, 1), model.weights[model.Geometry.Head]
+	forward, _, _ := must3(a.Head(models.HeadForm{Full: true}))(t)
+	n := model.forward(t, sequences, 1)
+	all := model.run(t, forward, "", tensors{ports.Normed: n, ports.HeadSlice: model.weights[model.Geometry.Head],
+		ports.InverseTemperature: graphtest.Floats([]float64{1}),
+		ports.LogSumExp:          graphtest.Zeros(n.Dims[0], 1), ports.MeanLogit: graphtest.Zeros(n.Dims[0], 1)})[ports.Logits]
 	logits := make([][][]float64, len(sequences))
 	at := 0
 	for row, s := range sequences {
 		for range s {
-			x := make([]float64, m.Vocab)
-			for id := range x {
-				for i, v := range h.Row(at) {
-					x[id] += v * head.Row(id)[i]
-				}
-			}
-			logits[row] = append(logits[row], x)
+			logits[row] = append(logits[row], all.Row(at))
 			at++
 		}
 	}

@@ -19,8 +19,10 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	for _, a := range architectures(t, m, nil) {
 		model := interpret(a, w)
 		for _, blocks := range []int{1, 3} {
-			model.checkLayer(t, []int{5, 1, 7}, 0, blocks)
-			model.checkLayer(t, []int{5, 4, 7}, 3, blocks)
+			for kind := range model.Kinds {
+				model.checkLayer(t, kind, []int{5, 1, 7}, 0, blocks)
+				model.checkLayer(t, kind, []int{5, 4, 7}, 3, blocks)
+			}
 		}
 		r := rand.New(rand.NewPCG(3, 4))
 		forward, backward := must2(a.Norm())(t)
@@ -31,20 +33,20 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	}
 }
 
-// checkLayer compares a layer's gradients with differences, and those of a full layer with
+// checkLayer compares the gradients of a layer of a kind with differences, and those of a full layer with
 // them. The sequences share their first shared
 // tokens.
-func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int) {
+func (m interpreted) checkLayer(t testing.TB, kind int, lengths []int, shared, blocks int) {
 	const T = 8
 	r := rand.New(rand.NewPCG(1, uint64(blocks)))
-	in := m.packed(lengths, shared, T, blocks, m.turned())
+	in := m.packed(lengths, shared, T, blocks, kind)
 	n := in[ports.PackedTokens].Dims[0]
 	in[ports.Stream], in[ports.StreamGrad] = graphtest.Normal(r, n, m.Hidden), graphtest.Normal(r, n, m.Hidden)
 	var first tensors
 	for _, full := range []bool{false, true} {
-		forward, backward := must2(m.Layer(full, blocks))(t)
-		what := fmt.Sprintf("%v, layer, full %v, %d blocks, %d tokens shared", m.Compute, full, blocks, shared)
-		p := pair{m, forward, backward, m.LayerPrefix(0), ports.StreamOut, ports.StreamGrad, in}
+		forward, backward := must2(m.Layer(kind, full, blocks))(t)
+		what := fmt.Sprintf("%v, layer of kind %d, full %v, %d blocks, %d tokens shared", m.Compute, kind, full, blocks, shared)
+		p := pair{m, forward, backward, m.LayerPrefix(m.layerOf(kind)), ports.StreamOut, ports.StreamGrad, in}
 		got := p.gradients(t, rand.New(rand.NewPCG(5, 6)))
 		if first == nil {
 			first = got
@@ -55,6 +57,14 @@ func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int)
 			near(t, what+" beside a layer that is not full: gradient of "+name, got[name].Data, want.Data, 1e-12)
 		}
 	}
+}
+
+// layerOf returns the first layer of a kind.
+func (m interpreted) layerOf(kind int) (layer int) {
+	for m.Kind(layer) != kind {
+		layer++
+	}
+	return layer
 }
 
 // A pair is a forward and a backward Program of a model, and the inputs of both.

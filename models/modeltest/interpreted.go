@@ -51,28 +51,23 @@ func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tenso
 	return out
 }
 
-// angles returns the cosines and sines of positions 0 to n-1; for a layer without a
-// rotary embedding they turn nothing.
-func (m interpreted) angles(n, layer int) (cos, sin graphtest.Tensor) {
-	cos, sin = graphtest.Zeros(n, m.HeadDim/2), graphtest.Zeros(n, m.HeadDim/2)
+// angles returns the cosines and sines of positions 0 to n-1 for layers of a kind.
+func (m interpreted) angles(n, kind int) (cos, sin graphtest.Tensor) {
+	k := m.Kinds[kind]
+	cos, sin = graphtest.Zeros(n, len(k.Frequencies)), graphtest.Zeros(n, len(k.Frequencies))
 	for p := range n {
-		for i, f := range m.RopeFrequencies {
-			if m.Unturned != nil && m.Unturned[layer] {
-				f = 0
-			}
-			sin.Row(p)[i], cos.Row(p)[i] = math.Sincos(float64(p) * float64(f))
+		for i, f := range k.Frequencies {
+			s, c := math.Sincos(float64(p) * float64(f))
+			sin.Row(p)[i], cos.Row(p)[i] = s*float64(k.Scale), c*float64(k.Scale)
 		}
 	}
 	return cos, sin
 }
 
-// turned returns a layer with a rotary embedding, if there is one.
-func (m interpreted) turned() int { return max(0, slices.Index(m.Unturned, false)) }
-
-// packed returns the inputs of a layer other than weights and states, for sequences of
+// packed returns the inputs of a layer of a kind other than weights and states, for sequences of
 // the given lengths in rows of T places. The sequences share their first shared tokens,
 // which are packed first.
-func (m interpreted) packed(lengths []int, shared, T, blocks, layer int) tensors {
+func (m interpreted) packed(lengths []int, shared, T, blocks, kind int) tensors {
 	n := shared
 	for _, length := range lengths {
 		n += length - shared
@@ -106,10 +101,10 @@ func (m interpreted) packed(lengths []int, shared, T, blocks, layer int) tensors
 	}
 	in := tensors{
 		ports.Positions: graphtest.Ints(pos, n, 1), ports.PackedRows: graphtest.Ints(rows, len(lengths), T),
-		ports.PackedTokens: graphtest.Ints(tokens), ports.Valid: valid, ports.Mask: causal(T),
+		ports.PackedTokens: graphtest.Ints(tokens), ports.Valid: valid, ports.Mask: causal(T, 0), ports.Band: causal(T, m.Kinds.Window()),
 		ports.TokenCopies: graphtest.Ints(copies, M, J), ports.TokenCopied: copied,
 	}
-	in[ports.Cos], in[ports.Sin] = m.angles(T, layer)
+	in[ports.Cos], in[ports.Sin] = m.angles(T, kind)
 	bounds := make([]int, blocks+1)
 	for i := range bounds {
 		bounds[i] = i * T / blocks
@@ -118,12 +113,14 @@ func (m interpreted) packed(lengths []int, shared, T, blocks, layer int) tensors
 	return in
 }
 
-// causal returns the mask for rows of T tokens.
-func causal(T int) graphtest.Tensor {
+// causal returns the mask for rows of T tokens that see a window of keys, or all if it is 0.
+func causal(T, window int) graphtest.Tensor {
 	mask := graphtest.Zeros(T, T)
 	for i := range T {
-		for j := i + 1; j < T; j++ {
-			mask.Row(i)[j] = -math.MaxFloat32
+		for j := range T {
+			if j > i || window > 0 && j <= i-window {
+				mask.Row(i)[j] = -math.MaxFloat32
+			}
 		}
 	}
 	return mask
@@ -137,13 +134,11 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 	for _, s := range sequences {
 		lengths, ids = append(lengths, len(s)), append(ids, s...)
 	}
-	x := graphtest.Zeros(len(ids), m.Hidden)
-	for i, id := range ids {
-		copy(x.Row(i), m.weights[m.Embedding].Row(id))
-	}
-	program, _ := must2(m.Layer(false, blocks))(t)
+	rows := must(m.Rows())(t)
+	x := m.run(t, rows.Embed, "", tensors{ports.Table: m.weights[m.Embedding], ports.RowIDs: graphtest.Ints(ids)})[ports.RowsOut]
 	for layer := range m.Layers {
-		in := m.packed(lengths, 0, slices.Max(lengths), blocks, layer)
+		program, _ := must2(m.Layer(m.Kind(layer), false, blocks))(t)
+		in := m.packed(lengths, 0, slices.Max(lengths), blocks, m.Kind(layer))
 		in[ports.Stream] = x
 		x = m.run(t, program, m.LayerPrefix(layer), in)[ports.StreamOut]
 	}
@@ -157,7 +152,7 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	for _, a := range architectures(t, m, nil) {
 		g := a.Geometry()
-		_, layer := must2(a.Layer(false, 1))(t)
+		_, layer := must2(a.Layer(0, false, 1))(t)
 		_, norm := must2(a.Norm())(t)
 		read := map[string]bool{g.Embedding: true, g.Head: true}
 		taught := map[string]bool{g.Embedding: true, g.Head: true}
@@ -177,12 +172,12 @@ func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 		for i := range g.Layers {
 			collect(layer, a.LayerPrefix(i))
 		}
-		for _, name := range w.Layout.Names() {
+		for _, name := range w.Layout.ReadNames() {
 			if !read[name] || !taught[name] {
 				t.Errorf("%q is read: %t, has a gradient: %t", name, read[name], taught[name])
 			}
 		}
-		if n := len(w.Layout.Names()); len(read) != n || len(taught) != n {
+		if n := len(w.Layout.ReadNames()); len(read) != n || len(taught) != n {
 			t.Errorf("%d weights are read and %d have gradients, the layout has %d", len(read), len(taught), n)
 		}
 		for _, p := range []models.Program{layer, norm} {

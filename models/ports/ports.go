@@ -17,9 +17,10 @@ const (
 	StreamGradOut = "dx" // [N,D], dL/dx; for the norm [R,D]
 
 	Positions    = "pos"    // int64 [N,1], the position of each token in its sequence
-	Cos          = "cos"    // [P,K/2], cosines of the angles by which positions turn heads
-	Sin          = "sin"    // [P,K/2]
+	Cos          = "cos"    // [P,n/2], cosines of the angles by which positions turn the first n elements of heads
+	Sin          = "sin"    // [P,n/2]
 	Mask         = "mask"   // [T,T], 0 on and below the diagonal and very negative above
+	Band         = "band"   // Mask for layers with a window of W: very negative also at the places before the newest W
 	PackedRows   = "rows"   // int64 [B,T], the packed token at each place; any index at places without a token
 	PackedTokens = "tokens" // int64 [N], the place b*T+t of each packed token; the first of several places
 	Valid        = "valid"  // [B,T,1], 1 at the places of PackedTokens and 0 at others
@@ -69,8 +70,8 @@ const (
 	Paired    = "pair"  // [m,1], 1 if there is a row on the right, else 0
 )
 
-// The ports of Prefill and Decode, besides Positions, Cos, Sin and Mask. Decode's mask,
-// if it has one, is [B,1,1,S].
+// The ports of Prefill and Decode, besides Positions, Cos, Sin, Mask and Band. Decode's masks,
+// if it has some, are [B,1,1,S].
 const (
 	TokenIDs     = "ids"     // int64 [B,T], for Decode [B,1]
 	LastTokens   = "last"    // int64 [B], where in [B*T] each prompt has its last token

@@ -14,8 +14,6 @@ func init() { models.Register("qwen2", "Qwen2, Qwen2.5, DeepSeek-R1-Distill-Qwen
 
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Qwen2ForCausalLM")
-	c.Only("use_sliding_window", "false")
-	c.Only("use_mrope", "false")
 	return decoder.Read(c, New(models.Sizes{MaxPositions: 32768, KVHeads: 32}))
 }
 

@@ -15,7 +15,6 @@ func init() { models.Register("qwen3", "the dense models of Qwen3", open) }
 
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Qwen3ForCausalLM")
-	c.Only("use_sliding_window", "false")
 	c.Only("mlp_bias", "false")
 	s := design(models.Sizes{MaxPositions: 32768, KVHeads: 32, HeadDim: 128})
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")

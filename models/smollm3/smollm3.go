@@ -14,7 +14,6 @@ func init() { models.Register("smollm3", "SmolLM3", open) }
 
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("SmolLM3ForCausalLM")
-	c.Only("use_sliding_window", "false")
 	s := design(models.Sizes{MaxPositions: 32768, KVHeads: 4})
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
 	c.Decode("mlp_bias", &s.Block.MLPBias, "true or false")
@@ -23,7 +22,14 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Unturned = unturned(c, s.Layers)
+	still := s.Kinds[0]
+	still.Frequencies = make([]float32, len(still.Frequencies))
+	s.Kinds, s.KindOf = append(s.Kinds, still), make([]int, s.Layers)
+	for i, without := range unturned(c, s.Layers) {
+		if without {
+			s.KindOf[i] = 1
+		}
+	}
 	return s, c.Err()
 }
 

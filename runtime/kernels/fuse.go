@@ -581,6 +581,9 @@ func attends(turned int64) condition {
 			return nil, false
 		}
 		n := g.Nodes[g.made[v["i"]]]
+		if slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == "local_window_size" || a.Name == "softcap" }) {
+			return nil, false // the kernel reads all keys, and their scores as they are
+		}
 		heads, groups := attr(n, "num_heads"), attr(n, "kv_num_heads")
 		width, err := strconv.ParseInt(cache[3], 10, 64)
 		if err != nil || width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16 || attr(n, "do_rotary") != 0 {

@@ -44,7 +44,7 @@ func TestFuse(t *testing.T) {
 		if got := ops(fuseAll(p)); !maps.Equal(got, want) {
 			t.Errorf("%s: decode has %v, want %v", dir, got, want)
 		}
-		forward, backward, err := a.Layer(true, 1)
+		forward, backward, err := a.Layer(0, true, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestFuse(t *testing.T) {
 		if got, want := ops(fuseAll(head)), (map[string]int{"HeadGradShortBFloat16": 1, "ProductOntoBFloat16": 1, "OuterOntoBFloat16": 1, "Cast": 2}); !maps.Equal(got, want) {
 			t.Errorf("%s: the head's gradient has %v, want %v", dir, got, want)
 		}
-		lean, again, err := a.Layer(false, 1)
+		lean, again, err := a.Layer(0, false, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,8 +41,15 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	}
 	T, rows := (longest+7)/8*8, (micro+longest-1)/longest
 	full, _ := g.Full(int(micro), p.StashBytes)
-	forward, backward, err := arch.LayerBytes(full == g.Layers, int(min(8, (T+511)/512)), int(micro), int(rows), int(T))
-	bytes := max(forward, backward, head) + 4*4*micro*int64(g.Hidden) + 4*T*T // x, y, dx, dy; the mask
+	peak := head
+	for i, k := range g.Kinds {
+		if k.Program != i {
+			continue // an earlier kind has the same
+		}
+		f, b, failed := arch.LayerBytes(i, full == g.Layers, int(min(8, (T+511)/512)), int(micro), int(rows), int(T))
+		peak, err = max(peak, f, b), cmp.Or(err, failed)
+	}
+	bytes := peak + 4*4*micro*int64(g.Hidden) + 4*T*T // x, y, dx, dy; the mask
 	return need(int64(all)), need(bytes), err
 }
 

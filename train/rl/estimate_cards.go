@@ -106,17 +106,18 @@ type sized struct {
 
 // A layerSize is what LayerBytes depends on.
 type layerSize struct {
+	kind               int
 	full               bool
 	blocks, n, rows, T int
 }
 
 func (s sized) Layout() *models.Layout { return s.layout }
 
-func (s sized) LayerBytes(full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
-	key := layerSize{full, blocks, n, rows, T}
+func (s sized) LayerBytes(kind int, full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
+	key := layerSize{kind, full, blocks, n, rows, T}
 	x, ok := s.known[key]
 	if !ok {
-		x[0], x[1], err = s.Architecture.LayerBytes(full, blocks, n, rows, T)
+		x[0], x[1], err = s.Architecture.LayerBytes(kind, full, blocks, n, rows, T)
 		s.known[key] = x
 	}
 	return x[0], x[1], err
