@@ -37,7 +37,7 @@ func powerMeanSettings(spec map[string]any) (name string, set keys, ok bool) {
 		}
 	}
 	copyTo("beta", "kl_beta")
-	if kind := map[string]string{"holder": "std_sample_1e-8", "pmpo": "centered", "p3o": "std_sample_1e-8"}[name]; text("advantage") != kind {
+	if kind := map[string]string{"holder": "std_sample_1e-8", "pmpo": "centered", "p3o": "std_sample_1e-8", "apmpo": "std_sample_1e-8"}[name]; text("advantage") != kind {
 		set["advantage"] = map[string]string{"centered": "centered", "std_sample_1e-8": "standardized"}[text("advantage")]
 	}
 	rule := text("p_rule")
@@ -75,6 +75,7 @@ func powerMeanSettings(spec map[string]any) (name string, set keys, ok bool) {
 		}
 	case "p3o":
 		copyTo("pull", "pull")
+	case "apmpo":
 	default:
 		return name, nil, false
 	}

@@ -93,6 +93,12 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 		if o.CapESS {
 			all[i].ESS = new(x.ess)
 		}
+		if o.Mean == "ess" || o.Mean == "rewards" || o.MeanLast != nil {
+			all[i].P = new(append(x.orders, x.order)[0]) // of an empty response
+		}
+		if o.Inner == "token" || o.Inner == "rewards" {
+			all[i].Clipped = objectives.Fraction(x.cutInside(), len(x.v))
+		}
 		if o.Scope == "sequence" && o.Gate == "none" {
 			all[i].SetLogRatio(append(x.sure, 0)[0]) // 0 of an empty response
 		}
@@ -104,7 +110,8 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 // buffers are used again for the next one.
 type response struct {
 	*Policy
-	order, token      float64                                         // the orders of mean and with_token, if they are numbers
+	order, token      float64                                         // the orders of mean and with_token, if they are the same for all
+	innerHigh         float64                                         // the inner clip from above
 	shape             func(j int, r, a float64) (gain, slope float64) // nil for the ratio itself
 	floor, most       [2]float64                                      // of a ratio, where A is not negative and where it is
 	clip, masks       bool                                            // the bound is PPO's clip, or another one
@@ -135,6 +142,7 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 	if o.MeanLast != nil {
 		x.order = b.Schedule(o.MeanSchedule, x.order, *o.MeanLast)
 	}
+	x.byRewards(at)
 	if o.Measure == "k3" {
 		x.lo, x.hi = k3Roots(o.ClipHigh)
 	}
@@ -154,6 +162,9 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 	x.detached = o.Gradient == "detached"
 	x.plain = o.Bound == "none" && o.Gate == "none" && o.Weight == "ratio" && o.ClipDual == 0 && o.Future == 0 && !x.limited && !x.alone
 	x.floor, x.most = [2]float64{o.Floor, o.Floor}, [2]float64{o.Cap, o.Cap}
+	if o.Cap == unbounded {
+		x.most = [2]float64{math.Inf(1), math.Inf(1)}
+	}
 	if o.FloorNegative != nil {
 		x.floor[1] = *o.FloorNegative
 	}
@@ -183,7 +194,7 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 func (x *response) read(t, at *objectives.Trajectory) {
 	n := len(t.LogProb)
 	x.t, x.at, x.cuts = t, at, 0
-	x.a, x.v, x.g, x.sure = room(x.a, n), room(x.v, n), room(x.g, n), x.sure[:0]
+	x.a, x.v, x.g, x.sure, x.orders = room(x.a, n), room(x.v, n), room(x.g, n), x.sure[:0], x.orders[:0]
 	if n == 0 {
 		return
 	}
@@ -209,6 +220,16 @@ func (x *response) read(t, at *objectives.Trajectory) {
 			x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
 		}
 	}
+}
+
+// cutInside counts the tokens that the inner clip cuts.
+func (x *response) cutInside() (n int) {
+	for j := range x.v {
+		if x.z[j] != x.t.LogProb[j]-x.t.OldLogProb[j] {
+			n++
+		}
+	}
+	return n
 }
 
 // gains sets v, g and cuts.

@@ -48,17 +48,18 @@ type parts struct {
 	// ScopeTokens - 1 (next); the policy's turn; or the whole response (sequence).
 	Scope       string `toml:"scope" choice:"token none prefix before next turn sequence"`
 	ScopeTokens int    `toml:"scope_tokens" needs:"scope=next" range:"[1,)"`
-	// Mean is the order p over the scope, or product, min or ess. MeanLast, if set, is p at the end of the run.
+	// Mean is the order p over the scope, or product, min, ess or rewards (APMPO's p). MeanLast, if set, is p at the end of the run.
 	Mean         word     `toml:"mean" needs:"scope!=token"`
 	MeanLast     *float64 `toml:"mean_last" needs:"scope!=token"`
 	MeanSchedule string   `toml:"mean_schedule" needs:"scope!=token" choice:"linear square cube sin"`
 	// WithToken joins the token's own ratio: by a mean of this order, as a product (times), or not (no).
 	WithToken word `toml:"with_token" needs:"scope!=token"`
-	// Inner clips d on the side to which the advantage pushes it (token), or on both (limits).
-	Inner     string  `toml:"inner" choice:"none token limits"`
+	// Inner clips d on the side to which the advantage pushes it (token), there with APMPO's width (rewards), or on both
+	// (limits).
+	Inner     string  `toml:"inner" choice:"none token rewards limits"`
 	InnerLow  float64 `toml:"inner_low" needs:"inner!=none" range:"[0,)"`
 	InnerHigh float64 `toml:"inner_high" needs:"inner!=none" range:"[0,)"`
-	InnerForm string  `toml:"inner_form" needs:"inner=token" choice:"pessimistic printed"`
+	InnerForm string  `toml:"inner_form" needs:"inner=token inner=rewards" choice:"pessimistic printed"`
 	Gradient  string  `toml:"gradient" choice:"through own detached"`
 	// Signal multiplies a ratio: the advantage, or a teacher's lead RefLogProb - LogProb, a constant.
 	Signal string `toml:"signal" choice:"advantage teacher"`
@@ -140,9 +141,9 @@ func (o *Policy) Validate() error {
 	within("floor_negative", o.FloorNegative, 0)
 	within("mean_last", o.MeanLast, -math.MaxFloat64)
 	words := func(w word, list ...word) bool { return slices.Contains(list, w) }
-	refuse(o.MeanLast != nil && words(o.Mean, "product", "min", "ess"), "mean", o.Mean, "must be a number beside mean_last")
-	refuse(words(o.Mean, "no", "times"), "mean", o.Mean, `must be a number, "product", "min" or "ess"`)
-	refuse(words(o.WithToken, "product", "min", "ess"), "with_token", o.WithToken, `must be a number, "no" or "times"`)
+	refuse(o.MeanLast != nil && words(o.Mean, "product", "min", "ess", "rewards"), "mean", o.Mean, "must be a number beside mean_last")
+	refuse(words(o.Mean, "no", "times"), "mean", o.Mean, `must be a number, "product", "min", "ess" or "rewards"`)
+	refuse(words(o.WithToken, "product", "min", "ess", "rewards"), "with_token", o.WithToken, `must be a number, "no" or "times"`)
 	refuse(o.Gate != "none" && o.Bound != "none", "gate", o.Gate, `must be "none" beside a bound, which it replaces`)
 	refuse(o.Bound == "clip" && !slices.Contains([]string{"ratio", "log", "k3", "probability"}, o.Measure), "measure", o.Measure, `must be ratio, log, k3 or probability with bound = "clip", which needs a largest ratio`)
 	middle := o.parts

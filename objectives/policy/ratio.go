@@ -17,7 +17,7 @@ type word string
 func (w *word) UnmarshalTOML(value any) error {
 	text := fmt.Sprint(value)
 	x, err := strconv.ParseFloat(text, 64)
-	if err != nil && !slices.Contains([]string{"no", "times", "product", "min", "ess"}, text) || math.IsInf(x, 0) || math.IsNaN(x) {
+	if err != nil && !slices.Contains([]string{"no", "times", "product", "min", "ess", "rewards"}, text) || math.IsInf(x, 0) || math.IsNaN(x) {
 		return fmt.Errorf("%v must be %s", value, w.Wanted())
 	}
 	*w = word(text)
@@ -26,7 +26,7 @@ func (w *word) UnmarshalTOML(value any) error {
 
 // Wanted implements settings.Special.
 func (*word) Wanted() string {
-	return `a number; or "product", "min" or "ess" as mean, "no" or "times" as with_token`
+	return `a number; or "product", "min", "ess" or "rewards" as mean, "no" or "times" as with_token`
 }
 
 // number returns the number, or 0 for a word.
@@ -137,9 +137,25 @@ func (x *response) inner(d, a float64) float64 {
 	case x.Inner == "limits":
 		return max(-x.InnerLow, min(d, x.InnerHigh))
 	case (a >= 0) == (x.InnerForm == "pessimistic"):
-		return min(d, x.InnerHigh)
+		return min(d, x.innerHigh)
 	}
 	return max(d, -x.InnerLow)
+}
+
+// byRewards sets what follows from the mean and the sample deviation of the step's rewards (APMPO, D46):
+//
+//	mean = "rewards"    p = e^(-0.8 mean)
+//	inner = "rewards"   ratios up to 1 + (e^inner_high - 1)(1 + tanh(mean/(deviation + 1e-8)))
+func (x *response) byRewards(b objectives.Batch) {
+	rewards := objectives.Rewards(b.Trajectories)
+	mu := means.Mean(rewards, nil)
+	if x.Mean == "rewards" {
+		x.order = math.Exp(-0.8 * mu)
+	}
+	if x.innerHigh = x.InnerHigh; x.Inner == "rewards" {
+		deviation := means.Root(objectives.Centered(rewards), nil, max(float64(len(rewards)-1), 1))
+		x.innerHigh = math.Log1p(math.Expm1(x.InnerHigh) * (1 + math.Tanh(mu/(deviation+1e-8))))
+	}
 }
 
 // orderOf returns the order of the mean over tokens from to to: a number, or that of PMPO's rule (D9, D10) with

@@ -79,6 +79,7 @@ var rows = []row{
 	{"pnpo", scoped, "aggregate=token-mean scope=prefix gradient=own bound=clip clip_dual=3", "-1/T sum min(R A, clip(R, 0.8, 1.2) A), R_t = exp(mean_(k <= t) d_k)", "arXiv:2608.01418: the ratio is theirs, the rest is ours"},
 	{"minpro", scoped, "aggregate=token-mean scope=before mean=min with_token=times gradient=detached cap=5", "-1/T sum sg[min(r_t min_(k < t) r_k, 5)] A logp", "arXiv:2601.22718: the ratio is theirs, the rest is ours"},
 	{"nfpo", scoped, "aggregate=token-mean scope=next scope_tokens=4 mean=product gradient=detached cap=5", "-1/T sum sg[min(r_t ... r_(t+3), 5)] A logp", "arXiv:2605.20865: the ratio is theirs, the rest is ours"},
+	{"apmpo", scoped, "scope=sequence mean=rewards inner=rewards inner_low=0.2231435513142098 inner_high=0.1823215567939546", "-1/N sum_i A (1/n sum_t e^(p z))^(1/p), p = exp(-0.8 mean reward), z = d within 0.8 and 1.2 + 0.2 tanh(mean/deviation of the rewards)", "arXiv:2605.04066, second-hand: notes on the paper, whose text was not at hand (D46); rewards are those of the step"},
 	{"turn", scoped, "scope=turn bound=clip", "grpo's with the geometric mean of each turn's ratios", "ours: a point of the plane of scope and mean"},
 
 	{"real", lists, "list=margin list_temperature=0.5", "1/G sum_g log(1 + sum_(A <= 0) e^s) + log(1 + sum_(A > 0) e^-s), s = mean d / 0.5", "ms-swift's real (D81)"},

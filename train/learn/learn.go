@@ -56,6 +56,16 @@ type Scores struct {
 type Loss struct {
 	Value            float64
 	LogProb, Entropy [][]float64
+	// Rate, unless 0, multiplies the learning rate of the step.
+	Rate float64
+}
+
+// rate returns the step's learning rate, given that of its batch.
+func (l Loss) rate(whole float64) float64 {
+	if l.Rate != 0 {
+		return whole * l.Rate
+	}
+	return whole
 }
 
 // Weigh returns the loss of a batch with the given scores. A step that is computed again
@@ -208,9 +218,9 @@ func (s *Stepper) Restore(x State) {
 	}
 }
 
-// Record returns the figures of a step that was taken at this learning rate.
+// Record returns the figures of a step whose batch had this learning rate.
 func (r Report) Record(rate float64) metrics.Record {
-	record := metrics.Record{}.With("loss", r.Loss.Value).With("grad_norm", r.GradNorm).With("learning_rate", rate).
+	record := metrics.Record{}.With("loss", r.Loss.Value).With("grad_norm", r.GradNorm).With("learning_rate", r.Loss.rate(rate)).
 		With("train_tokens", r.Tokens).With("micro_batches", r.MicroBatches).
 		With("left_out", r.LeftOut)
 	if r.LossScale != 0 {

@@ -9,12 +9,12 @@ import (
 	"onering/train/metrics"
 )
 
-// Step takes one optimizer step: Gradients, then Update with the batch's learning rate.
+// Step takes one optimizer step: Gradients, then Update with the batch's learning rate times what the loss says.
 // After an error other than an *UpdateError the weights are unchanged.
 func (s *Stepper) Step(ctx context.Context, b Batch, weigh Weigh) (Report, error) {
 	r, err := s.Gradients(ctx, b, weigh)
 	if err == nil {
-		err = s.Update(b.LearningRate)
+		err = s.Update(r.Loss.rate(b.LearningRate))
 	}
 	return r, err
 }

@@ -71,7 +71,7 @@ var chaosKinds = map[string]func(*rl.Config){
 	// The run has a reference policy that moves, log-probs of the learner, and two passes over each round.
 	"reference": func(c *rl.Config) {
 		set(c, "grpo", `{"KLBeta":0.05}`)
-		c.Model.ReferenceUpdate, c.Model.ReferenceSteps = 0.6, 3
+		c.Model.ReferenceUpdate, c.Model.ReferenceSteps, c.Optimizer.RateByESS = 0.6, 3, true
 		c.Rollout.OldLogProb, c.Train.Epochs = "rescore", 2
 	},
 	// The run has one response to each problem, and a greedy one beside it.

@@ -135,7 +135,8 @@ type ObjectiveConfig struct {
 type optimizerConfig struct {
 	learn.UpdateSettings
 	learn.Schedule
-	Offload runtime.Offload `toml:"offload" needs:"runtime.device!=cpu" choice:"none moments all" note:"moments: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step; all: also the float32 weights of the layers, where a GPU computes with a 16-bit copy: 4 bytes less for each of their parameters, and 8 more cross. It changes no result. Unless it is set, a run on CUDA takes what is fastest and fits" help:"what the host's memory keeps for a run on a GPU"`
+	RateByESS bool            `toml:"rate_by_ess" help:"multiply the learning rate of a step by the root of the effective sample size of its responses, over their number: (sum w)^2/(N sum w^2), w = exp(sum of log-prob minus old log-prob), as VCPO does. It is 1 for responses of the present policy, and falls as they grow stale"`
+	Offload   runtime.Offload `toml:"offload" needs:"runtime.device!=cpu" choice:"none moments all" note:"moments: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step; all: also the float32 weights of the layers, where a GPU computes with a 16-bit copy: 4 bytes less for each of their parameters, and 8 more cross. It changes no result. Unless it is set, a run on CUDA takes what is fastest and fits" help:"what the host's memory keeps for a run on a GPU"`
 }
 
 // A loopConfig sets the length of training and the sizes of its rounds and steps.

@@ -75,7 +75,7 @@ func TestValidateNamesKeys(t *testing.T) {
 	}
 	// These values are possible.
 	for _, free := range []string{
-		"data.prompt", "data.answer", "data.id", "data.split", "data.role", "eval.prompt", "eval.answer", "eval.id", "eval.split", "lora.adapter", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.offload_weights", "optimizer.name", "rollout.invariant", "lora.on", "lora.rslora", "eval.grade_truncated",
+		"data.prompt", "data.answer", "data.id", "data.split", "data.role", "eval.prompt", "eval.answer", "eval.id", "eval.split", "lora.adapter", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.offload_weights", "optimizer.name", "optimizer.rate_by_ess", "rollout.invariant", "lora.on", "lora.rslora", "eval.grade_truncated",
 	} {
 		delete(exist, free)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"onering/models"
 	"onering/objectives"
+	"onering/objectives/means"
 	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
@@ -94,7 +95,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
 		Number: n + 1, LearningRate: l.config.Optimizer.Rate(l.config.Optimizer.LearningRate, n, total),
 		Apart:    objectives.NeedsOf(l.objective).Apart,
-		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsOf(l.objective).All,
+		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsOf(l.objective).All && !l.config.Optimizer.RateByESS,
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]
@@ -108,6 +109,10 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	report, err := l.run.Stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
 		setScores(b, s)
 		x, stats, err = weigh(l.objective, l.config.Objective.Name, b, s)
+		if l.config.Optimizer.RateByESS {
+			x.Rate = rateByESS(b)
+			stats = append(stats, objectives.Stat{Name: "ess/rate", Value: x.Rate})
+		}
 		return x, err
 	})
 	// Until the round's first update the weights are those that sampled, so
@@ -142,6 +147,15 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 		record = record.With(s.Name, s.Value)
 	}
 	return record, nil
+}
+
+// rateByESS is VCPO's factor of the learning rate (arXiv:2602.17616, D84).
+func rateByESS(b objectives.Batch) float64 {
+	ratios := make([]float64, len(b.Trajectories))
+	for i := range ratios {
+		ratios[i] = b.Trajectories[i].LogRatio()
+	}
+	return math.Sqrt(means.ESS(ratios, 1))
 }
 
 // masked returns a trajectory without its tokens. It counts as a response, as in TRL's
