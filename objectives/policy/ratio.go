@@ -152,7 +152,8 @@ func (x *response) byRewards(b objectives.Batch) {
 	if x.Mean == "rewards" {
 		x.order = math.Exp(-0.8 * mu)
 	}
-	if x.innerHigh = x.InnerHigh; x.Inner == "rewards" {
+	x.innerHigh = x.InnerHigh
+	if x.Inner == "rewards" {
 		deviation := means.Root(objectives.Centered(rewards), nil, max(float64(len(rewards)-1), 1))
 		x.innerHigh = math.Log1p(math.Expm1(x.InnerHigh) * (1 + math.Tanh(mu/(deviation+1e-8))))
 	}
