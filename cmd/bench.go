@@ -113,7 +113,7 @@ func parseContexts(text string) (rows []int, err error) {
 }
 
 func (b *benchCommand) run(c *cobra.Command) error {
-	if err := cmp.Or(checkSettings(&b.round), b.check(), b.checkRound(c), sayIdle(b.with.Resolved, false)); err != nil {
+	if err := cmp.Or(checkSettings(&b.round), b.check(), b.checkRound(c), checkIdle(b.with.Resolved, false)); err != nil {
 		return err
 	}
 	wanted, err := wantedParts(b.Which)

@@ -299,7 +299,7 @@ func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source
 		return nil, usageError{err}
 	}
 	r.named = r.Model.Path
-	ofAdapter(r.Resolved, &r.Model.Path, &r.LoRA, &r.Optimizer.LearningRate)
+	completeAdapter(r.Resolved, &r.Model.Path, &r.LoRA, &r.Optimizer.LearningRate)
 	if !r.Stated("objective.constant_length") {
 		for _, f := range settings.Fields(r.Objective.Settings) {
 			if f.Key == "constant_length" && f.Value.Float() != 1 { // Dr. GRPO's constant is the limit of the run's responses; 1 is a sum
@@ -315,9 +315,9 @@ func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source
 	return r, nil
 }
 
-// ofAdapter completes what trains an adapter: the model and the adapter, see continued, and the
+// completeAdapter completes what trains an adapter: the model and the adapter, see continued, and the
 // learning rate's default, which is ten times as large.
-func ofAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, rate *float64) {
+func completeAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, rate *float64) {
 	continued(model, l)
 	if s := r.Decided("optimizer.learning_rate"); l.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
 		*rate *= 10
@@ -375,10 +375,10 @@ func encodeConfig(config any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// sayIdle warns of the settings that have no effect on the run, but for those that defaults
+// checkIdle warns of the settings that have no effect on the run, but for those that defaults
 // state and, if it is resumed, its run.toml. Those of an adapter are refused on the command
 // line, since the run would train all weights instead, or another adapter.
-func sayIdle(r *settings.Resolved, resume bool) (err error) {
+func checkIdle(r *settings.Resolved, resume bool) (err error) {
 	r.Idle(func(s settings.Setting, needs string) {
 		switch typed := strings.HasPrefix(s.Place, "--"); {
 		case typed && s.Section == "lora":

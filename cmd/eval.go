@@ -277,8 +277,8 @@ func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, e
 	return responses, addOthers(t, own, err, func(r eval.Response) error { return responses.Add(r) })
 }
 
-// describeReward states the settings of a reward in a line; nothing for the default,
-// wherever that looks for answers.
+// describeReward states the settings of a reward in a line; nothing for the default reward,
+// whatever its rule of extraction, which eval.Settings.Extract states.
 func describeReward(c rl.Config) string {
 	text := func(c rl.Config) string {
 		var list []string
@@ -302,7 +302,8 @@ func describeReward(c rl.Config) string {
 }
 
 // sample samples and grades what is missing. With several ranks each takes its share of
-// the problems, and receives the shares of the others at the end.
+// the problems, and receives the shares of the others at the end, also after an error or a
+// signal: the others wait for it, and what was sampled is kept.
 func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Responses) error {
 	have, want := responses.Count()
 	if have > 0 {
@@ -310,11 +311,11 @@ func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Re
 	}
 	ctx, stopped, stop := cli.CatchSignals(c.Context())
 	defer stop()
-	ctx, end := t.Context(ctx)
+	ctx, end := t.Context(ctx) // ends on all ranks if one is told to stop
 	defer end()
 	var added []eval.Response
 	err := x.sampleOwn(ctx, c, t, responses, &added)
-	err = errors.Join(err, addOthers(t, added, nil, responses.Add))
+	err = errors.Join(err, addOthers(t, added, nil, responses.Add)) // with err no rank would get what was sampled
 	if s := stopped(); s != nil && err != nil {
 		again := "what there was is lost; with --out it would be kept"
 		if x.Out != "" {

@@ -298,8 +298,8 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 	return nil
 }
 
-// resolve applies what states settings to the defaults for the model. All problems are reported
-// at once.
+// resolve applies what states settings to the defaults for the model. All settings that are
+// wrong are reported at once, unless a flag of an adapter has no effect, which is reported alone.
 func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
 	if s.Resume {
 		dir, _ := settings.Find("output.dir", s.of.Given(s.given, c.Flags().Changed)).Value.(string)
@@ -317,12 +317,12 @@ func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
 	if err != nil {
 		return config, err
 	}
-	ofAdapter(r, &config.Model.Path, &config.LoRA, &config.Optimizer.LearningRate)
+	completeAdapter(r, &config.Model.Path, &config.LoRA, &config.Optimizer.LearningRate)
 	named := config.Output.Dir
 	if s.Show > 0 {
 		config.Output.Dir = cmp.Or(named, ".") // --show writes nothing
 	}
 	impossible := config.validate()
 	config.Output.Dir = named
-	return config, cmp.Or(sayIdle(r, s.Resume), asUsage(r.Locate(impossible)))
+	return config, cmp.Or(checkIdle(r, s.Resume), asUsage(r.Locate(impossible)))
 }

@@ -42,7 +42,7 @@ func runStep(c *cobra.Command, o *rl.Step, s *choice, seed uint64, args []string
 	}
 	r, err := s.resolveModel(c, "")
 	if err == nil {
-		err = cmp.Or(sayIdle(r.Resolved, false), checkOutput(c, "grads", o.Grads))
+		err = cmp.Or(checkIdle(r.Resolved, false), checkOutput(c, "grads", o.Grads))
 	}
 	if err != nil {
 		return err

@@ -207,7 +207,7 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 	return configs, nil
 }
 
-// runSweep trains runs. configs are those of the runs.
+// runSweep trains runs, jobs at a time. configs[i] is the configuration of runs[i].
 func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int) error {
 	if len(runs) == 0 {
 		return nil

@@ -118,7 +118,7 @@ func (s *choice) resolveRun(c *cobra.Command, out string, resume bool) (*resolve
 	if err != nil {
 		return nil, err
 	}
-	if err := sayIdle(r.Resolved, resume); err != nil {
+	if err := checkIdle(r.Resolved, resume); err != nil {
 		return nil, err
 	}
 	if r.Output.Dir == "" {

@@ -33,11 +33,12 @@ func (p piece) without(pieces []piece) (rest []piece) {
 	return rest
 }
 
-// matrices returns the elements of a Layout's matrices from from (included) to to
-// (excluded). The vectors between them, those of norms, Programs also read in float32.
+// matrices returns where the matrices of a Layout lie from element from (included), where a
+// tensor begins, to element to (excluded). Programs read vectors, those of norms, in float32
+// and need no copy of them in the type of computing.
 func matrices(l *models.Layout, from, to int) (pieces []piece) {
-	end := to // of the tensor before, padding included
-	for _, name := range slices.Backward(l.Names()) {
+	end := to                                         // of the tensor before, padding included
+	for _, name := range slices.Backward(l.Names()) { // Names are in the order of offsets
 		p, _ := l.Find(name)
 		x := (piece{p.Offset, end})
 		if from <= p.Offset && p.Offset < to {
@@ -115,7 +116,7 @@ type arena struct {
 	blocks  []block                            // the float32 elements in order; those in gaps are of other ranks
 	copy    block                              // elements that Programs read in fewer bits, rounded from those in blocks; zero without one
 	read    []piece                            // the float32 elements that Programs read
-	values  map[models.DType]map[string]*Value // tensors by plain and by fused name; empty until name is called
+	values  map[models.DType]map[string]*Value // tensors by plain and by fused name; empty until makeValues is called
 	at      unsafe.Pointer                     // memory of env that close frees; nil if there is none
 }
 
@@ -197,12 +198,12 @@ func (a *arena) fill() error {
 	if err := a.upload(); err != nil {
 		return err
 	}
-	return a.name()
+	return a.makeValues()
 }
 
-// name makes a Value for each tensor that lies completely in a block or in the copy, and
+// makeValues makes a Value for each tensor that lies completely in a block or in the copy, and
 // for the scales of a copy in int8.
-func (a *arena) name() error {
+func (a *arena) makeValues() error {
 	l, n := a.weights.Layout, a.weights.Narrow
 	a.values = map[models.DType]map[string]*Value{models.F32: {}, a.copy.dtype: {}}
 	names := l.ReadNames()
@@ -444,7 +445,7 @@ func OptimizerNeeds(arch models.Architecture, rule models.Optimizer, offload Off
 	elements := cmp.Or(arch.AdapterLayout(), arch.Layout()).Size
 	n := Need{What: "moments", Device: int64((4*len(rule.State())*elements + parts - 1) / parts)}
 	kept := 0 // tensors of a part
-	if offload.moments() {
+	if offload.hasMoments() {
 		n.Device, n.Host = 0, n.Device
 		kept += len(rule.State())
 	}

@@ -121,14 +121,14 @@ func (b *Binding) Run() error {
 		b.checked = true
 	}
 	m := b.s.env.memory
-	if err := m.Check(nil); err != nil {
+	if err := m.Check(nil); err != nil { // the device was lost earlier
 		return fmt.Errorf("runtime: program %q: %w", b.s.name, err)
 	}
 	wait, err := b.ready()
 	if err != nil {
 		return m.Check(err)
 	}
-	options := m.runs
+	options := m.asyncOptions // nil makes the run wait for the device
 	if wait || b.s.unwaited.Add(1) >= mostUnwaited {
 		options = nil
 		b.s.unwaited.Store(0)
@@ -137,9 +137,6 @@ func (b *Binding) Run() error {
 	goruntime.KeepAlive(b) // also keep the bound Values alive, whose memory the run used
 	if err != nil {
 		return fmt.Errorf("runtime: program %q: run%s: %w", b.s.name, b.shapes(), m.Check(err))
-	}
-	if m.ran != nil {
-		m.ran(b)
 	}
 	return nil
 }

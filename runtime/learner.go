@@ -114,7 +114,7 @@ func (l *Learner) open() (err error) {
 			return err
 		}
 		if l.gradients, err = l.env.holdZeros(l.Gradients, l.env.memory, []piece{{0, len(l.Gradients.Data)}}); err == nil {
-			err = l.gradients.name()
+			err = l.gradients.makeValues()
 		}
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func (l *Learner) open() (err error) {
 		l.back.final = finals(l)
 	}
 	if k := l.env.memory.Kernels; k != nil {
-		forward, _, err := l.arch().Layer(0, false, 1)
+		forward, _, err := l.arch().Layer(0, false, 1) // any plain layer: only its attention matters
 		if err != nil {
 			return err
 		}

@@ -45,8 +45,8 @@ func (r *Ring) Divided() bool {
 	return r.shares.parts > 1 && r.Adapter == nil && r.Weights.Narrow == nil && from < to
 }
 
-// own returns the elements that this part updates.
-func (s *shares) own() (own []piece) {
+// ownPieces returns the elements that this part updates.
+func (s *shares) ownPieces() (own []piece) {
 	for _, b := range s.buckets {
 		if x := (piece{b[s.part], b[s.part+1]}); x.size() > 0 {
 			own = append(own, x)

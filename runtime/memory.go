@@ -35,15 +35,14 @@ type memory struct {
 	Backend
 	thread // the thread of all runs
 
-	name string           // as Options.Device has it
-	info *C.OrtMemoryInfo // the memory for ONNX Runtime; nil until the library is loaded
-	runs *C.OrtRunOptions // options of runs that return before they are complete; nil if none does
+	name         string           // as Options.Device has it
+	info         *C.OrtMemoryInfo // the memory for ONNX Runtime; nil until the library is loaded
+	asyncOptions *C.OrtRunOptions // options of runs that return before they are complete; nil if none does
 	// borrowed describes the host's memory that unfinished runs hold; nil if none does.
 	borrowed *C.OrtMemoryInfo
 	// elementwise is how many elements an element-wise Program, such as the optimizer's,
 	// should process in one run.
 	elementwise int
-	ran         func(*Binding) // called after each run of a stand-in; else nil
 
 	lost        atomic.Pointer[error] // the error that Check returns from then on
 	up, down    atomic.Int64          // bytes that crossed
@@ -97,7 +96,7 @@ func (m *memory) open(o Options) (err error) {
 	}
 	// By default ONNX Runtime waits for the GPU after each run, which would leave it idle
 	// between layers. The device keeps the order anyway.
-	if err := check(C.onering_unsynchronized(&m.runs)); err != nil {
+	if err := check(C.onering_unsynchronized(&m.asyncOptions)); err != nil {
 		return fmt.Errorf("runtime: run options: %w", err)
 	}
 	// Sessions share one allocator, as on the CPU; see shareArena.

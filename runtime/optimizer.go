@@ -56,13 +56,14 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	return o, nil
 }
 
-// open makes the state, loads the Programs and cuts the arenas into parts.
+// open makes the state, cuts the arenas into parts, loads the Programs and allocates all
+// memory of updates.
 func (o *Optimizer) open() error {
 	if o.ring.shares.parts > 1 && o.rule.ByTensor() {
 		return errors.New("runtime: this optimizer updates whole tensors, so it cannot be kept in parts")
 	}
 	in := o.env.memory
-	if o.ring.Offload.moments() {
+	if o.ring.Offload.hasMoments() {
 		in = host
 	}
 	for _, x := range o.rule.State() {
@@ -71,7 +72,7 @@ func (o *Optimizer) open() error {
 			return err
 		}
 		o.State[x.Name] = w
-		if _, err = o.env.holdZeros(w, in, o.ring.shares.own()); err != nil {
+		if _, err = o.env.holdZeros(w, in, o.ring.shares.ownPieces()); err != nil {
 			return err
 		}
 	}
@@ -157,7 +158,7 @@ func (o *Optimizer) addParts() error {
 		for _, b := range weights.blocks {
 			x := b.and(piece{first, s.bounds[i+1]})
 			size := x.size()
-			if o.ring.Offload.moments() && !o.env.memory.Aliases() || b.memory != o.env.memory {
+			if o.ring.Offload.hasMoments() && !o.env.memory.Aliases() || b.memory != o.env.memory {
 				size = stagedAtOnce
 			}
 			for ; x.from < x.to; x.from += size {

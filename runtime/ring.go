@@ -48,7 +48,7 @@ const (
 	OffloadAll     Offload = "all"
 )
 
-func (o Offload) moments() bool { return o == OffloadMoments || o == OffloadAll }
+func (o Offload) hasMoments() bool { return o == OffloadMoments || o == OffloadAll }
 
 // NewRing makes a Ring of w. An Env on a device moves the weights there when it makes
 // the first Decoder, Learner or Optimizer.
@@ -147,7 +147,7 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	}
 	if r.Divided() {
 		masters = nil
-		for _, p := range r.shares.own() {
+		for _, p := range r.shares.ownPieces() {
 			masters = append(masters, p.without(rest)...)
 		}
 	}

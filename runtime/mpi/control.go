@@ -89,7 +89,8 @@ func (c *control) name(rank int) string {
 // tick does what is due, and reports whether MPI can end.
 func (c *control) tick(now time.Time) (over bool) {
 	passed := now.Sub(c.looked)
-	if passed < c.step && !c.begun && !(c.leaving && passed > time.Millisecond) {
+	urgent := c.begun || c.leaving && passed > time.Millisecond // an end does not wait for the step
+	if passed < c.step && !urgent {
 		return false
 	}
 	c.looked = now
@@ -105,7 +106,7 @@ func (c *control) tick(now time.Time) (over bool) {
 	c.silence += min(passed, 2*c.step)
 	if size > 1 && !c.lastCame && c.silence > c.timeout {
 		c.abort(fmt.Sprintf("%s has given no sign of life for %v: it is stopped or hangs, or its machine or network is gone", c.name(previous), c.timeout))
-		if previous == 0 { // a beat cannot end the run
+		if previous == 0 { // abort told rank 0, the silent one, which will not end the run: this rank does
 			c.deadline = now
 		}
 	}

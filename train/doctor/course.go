@@ -66,9 +66,9 @@ func (d *Doctor) remember(r metrics.Record, round *Round) {
 		s.Flat = 0
 	}
 	if reward, e := r.Float("reward"), groupError(round); e >= 0 {
-		s.Fallen++
+		s.RoundsFallen++
 		if !(s.Best[bestReward]-reward > surely*math.Hypot(e, s.Best[bestError])) {
-			s.Fallen = 0
+			s.RoundsFallen = 0
 		}
 		if !(reward < s.Best[bestReward]) {
 			s.Best[bestReward], s.Best[bestError] = reward, e
@@ -115,7 +115,8 @@ func groupError(round *Round) float64 {
 func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding {
 	s, reward, entropy, length, cut := &d.state, r.Float("reward"), r.Float("entropy"), r.Float("response_length/mean"), r.Float("truncated_share")
 	b, later, rate := s.Best, s.Rounds > baseRounds, d.facts.Settings["optimizer.learning_rate"]
-	wrong := math.Sqrt((b[bestRight]*(1-b[bestRight]) + right*(1-right)) / float64(len(round.Problems)))
+	// The standard error of the change of right is what chance alone may change.
+	chance := math.Sqrt((b[bestRight]*(1-b[bestRight]) + right*(1-right)) / float64(len(round.Problems)))
 	defer func() {
 		if !(right < b[bestRight]) {
 			b[bestRight], b[bestRightReward] = right, reward
@@ -126,10 +127,10 @@ func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding 
 		return found("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, "+
 			"in the first rounds %.2g, and %s of the problems teach nothing at a reward of %.3f. Lower optimizer.learning_rate "+
 			"= %s, or set objective.entropy_bonus", entropy, s.First[figureEntropy], per(round.Idle), reward, rate)
-	case b[bestRight]-right > 2*wrong && reward-b[bestRightReward] > 2*groupError(round):
+	case b[bestRight]-right > 2*chance && reward-b[bestRightReward] > 2*groupError(round):
 		return found("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is "+
 			"being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", b[bestRightReward], reward, 100*b[bestRight], 100*right)
-	case s.Fallen > 1 && d.facts.Settings["data.curriculum"] == "":
+	case s.RoundsFallen > 1 && d.facts.Settings["data.curriculum"] == "": // with a curriculum problems become harder
 		return found("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays "+
 			"there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before",
 			b[bestReward], reward, surely, rate)
@@ -143,7 +144,7 @@ func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding 
 		}
 		return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise %s = %s",
 			per(cut), per(s.First[figureTruncated]), limit, d.facts.Settings[limit])
-	case (s.Flat >= flatRounds || s.Flat == s.Rounds) && s.Flat > 0 && len(s.Said) == 0:
+	case (s.Flat >= flatRounds || s.Flat == s.Rounds) && s.Flat > 0 && len(s.Said) == 0: // no other cause was named
 		return found("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage "+
 			"that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report",
 			s.Flat, reward, per(r.Float("frac_reward_zero_std")))

@@ -116,15 +116,15 @@ type Doctor struct {
 
 // A State is what a Doctor remembers; checkpoints hold it.
 type State struct {
-	Losses metrics.Exact `json:"losses"` // of the newest steps
-	Early  metrics.Exact `json:"early"`  // losses of the first steps of a supervised run
-	Flat   int           `json:"flat"`   // number of rounds in a row that taught nothing
-	Rounds int           `json:"rounds"` // number of rounds seen
-	First  metrics.Exact `json:"first"`  // means over the first rounds, by figure
-	Best   metrics.Exact `json:"best"`   // the best round's reward and right share, the newest one's, each with its standard error
-	Fallen int           `json:"fallen"` // number of rounds in a row that were far below the best
-	Before metrics.Exact `json:"before"` // figures of the first evaluation
-	Said   []string      `json:"said"`   // causes that were named
+	Losses       metrics.Exact `json:"losses"` // of the newest steps
+	Early        metrics.Exact `json:"early"`  // losses of the first steps of a supervised run
+	Flat         int           `json:"flat"`   // number of rounds in a row that taught nothing
+	Rounds       int           `json:"rounds"` // number of rounds seen
+	First        metrics.Exact `json:"first"`  // means over the first rounds, by figure
+	Best         metrics.Exact `json:"best"`   // the best round's reward and right share, the newest one's, each with its standard error
+	RoundsFallen int           `json:"fallen"` // number of rounds in a row that were far below the best
+	Before       metrics.Exact `json:"before"` // figures of the first evaluation
+	Said         []string      `json:"said"`   // causes that were named
 
 	Warned  metrics.Exact `json:"warned,omitempty"`  // of checkpoints of earlier versions
 	Failing bool          `json:"failing,omitempty"` // of checkpoints of earlier versions
@@ -219,7 +219,7 @@ const leastGraded = 16
 // of the course of the run. After a fall of the reward what is sampled is a consequence.
 func (d *Doctor) round(r metrics.Record, round *Round) (f *Finding) {
 	d.remember(r, round)
-	right, first := r.Float("right_share"), (d.state.Rounds <= readRounds || d.state.Flat > 0) && d.state.Fallen == 0
+	right, first := r.Float("right_share"), (d.state.Rounds <= readRounds || d.state.Flat > 0) && d.state.RoundsFallen == 0
 	if first || !d.facts.Judges {
 		p := d.read(r, round)
 		if p.known && len(p.graded) > 0 {

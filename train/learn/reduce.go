@@ -41,7 +41,7 @@ func EvenBuckets(elements, size, ranks int) (buckets [][]int) {
 // backward pass computes those that come later.
 type reduction struct {
 	*Stepper
-	left  [][]int // buckets that were not handed over; the last is the next
+	left  [][]int // buckets, see Buckets, that were not handed over; the last is the next
 	count int     // number of elements that were passed on
 	tasks chan []int
 	done  chan error
@@ -60,8 +60,9 @@ func (s *Stepper) openReduction() *reduction {
 	return r
 }
 
-// work sums the buckets as they arrive and, if all ranks need all sums, sends them to the
-// others along with the next bucket.
+// work sums the buckets as they arrive: SumParts leaves this rank the sum of its own part of a
+// bucket. If all ranks need all sums, a second goroutine sends the parts around while the next
+// bucket is summed. After an error both go on emptying their channels, so that nobody waits.
 func (r *reduction) work() {
 	g, whole := r.learner.Gradients, !r.sharded()
 	if d := r.ranks.Device(); d != nil {

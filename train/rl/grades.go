@@ -208,10 +208,10 @@ func numbers(h hash.Hash, list ...int32) {
 // the last turn is graded, unless the environment has given rewards or could not go on.
 // turns is the JSON of that key.
 func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.Score, later bool, err error) {
-	_, ofRun := line.Get("reward")
+	_, ofRun := line.Get("reward") // a line of a run's rollouts; others are written by users
 	s.Problem.Fields, later = columnsOf(line, ofRun)
-	var of rundir.Turns
-	if err := strict.JSON(turns, &of); len(turns) > 0 && ofRun && err != nil {
+	var played rundir.Turns
+	if err := strict.JSON(turns, &played); len(turns) > 0 && ofRun && err != nil {
 		return nil, later, fmt.Errorf(`field "turns": %w`, err)
 	}
 	if failed, _ := line.Get("failed"); failed == true && ofRun {
@@ -221,20 +221,20 @@ func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.S
 	if part, _ := line.Get("part"); part == true && ofRun {
 		known = &reward.Score{Skip: true, Reason: "an earlier segment of an episode, which is graded by its last one"}
 	}
-	if len(of) == 0 || of[0].Author != rundir.Policy { // a column of the problem
+	if len(played) == 0 || played[0].Author != rundir.Policy { // else a column of the problem has this name
 		return known, later, nil
 	}
-	if err := of.Check(len(s.IDs)); err != nil {
+	if err := played.Check(len(s.IDs)); err != nil {
 		return known, later, err
 	}
-	last := of.Last()
-	for _, turn := range of {
+	last := played.Last()
+	for _, turn := range played {
 		if turn.Author == rundir.Policy && turn.From < last.From {
 			s.Earlier = append(s.Earlier, reward.Written{Text: turn.Text, IDs: s.IDs[turn.From:turn.To]})
 		}
 	}
 	s.Response, s.IDs = last.Text, s.IDs[last.From:last.To]
-	if sum, rewarded := of.Earned(); rewarded && known == nil {
+	if sum, rewarded := played.Earned(); rewarded && known == nil {
 		known = reward.Earned(sum)
 	}
 	return known, later, nil

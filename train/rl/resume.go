@@ -220,9 +220,9 @@ func (t *trainer) restoreClock(from train.Checkpoint) error {
 	if err != nil || was == c.Train.Rounds {
 		return nil
 	}
-	l.clock.rounds = was
-	share := l.clock.done(s.Round, t.round)
-	l.clock = clock{c.Train.Rounds, elapsed(s.Round, t.round), share}
+	old := clock{rounds: was, since: s.ScheduleSince, share: s.ScheduleDone}
+	share := old.done(s.Round, t.round) // t.round is the round in progress, nil between rounds
+	l.clock = clock{rounds: c.Train.Rounds, since: elapsed(s.Round, t.round), share: share}
 	switch {
 	case c.Optimizer.Shape == "constant":
 		return nil
