@@ -65,6 +65,9 @@ type Geometry struct {
 	Embedding, Head string
 	// Norm names the final norm's weight.
 	Norm string
+	// Beside are what the names of tensors begin with that the folder has beside the model,
+	// such as those of a vision tower.
+	Beside []string
 	// Normed is how many products of a layer have a norm behind them.
 	Normed int
 	// ZeroNorms is set if norms multiply by 1 + weight, so that new ones are 0.

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ type ConfigFile struct {
 	members map[string][]byte
 	seen    map[string]bool // what was read or expected, by name and key; shared by the objects of one file
 	err     *error          // shared by the objects of one file
+	within  *ConfigFile     // the object of ReadText
 }
 
 // parseConfigFile reads the text of a file. The keys' order and the text itself
@@ -114,6 +116,30 @@ func (f *ConfigFile) Object(key string) *ConfigFile {
 	return o
 }
 
+// ReadText reads the language model within a larger model, from the object text_config, by the
+// family of its model_type or of another one where that is absent. What the object does not
+// state counts as the file states it beside the object; tied is the default of
+// tie_word_embeddings.
+func ReadText(f *ConfigFile, otherwise string, tied bool) (Design, error) {
+	text := f.Object("text_config")
+	if text == nil {
+		f.Fail("no text_config, the language model within")
+		return nil, f.Err()
+	}
+	f.within = text
+	defaults := map[string]string{"model_type": strconv.Quote(otherwise), "tie_word_embeddings": strconv.FormatBool(tied)}
+	for _, key := range append(slices.Clone(dtypeKeys), "model_type", "tie_word_embeddings", "eos_token_id", "pad_token_id", "initializer_range") {
+		switch {
+		case text.Has(key):
+		case key != "model_type" && f.Has(key):
+			text.members[key] = f.members[key]
+		case defaults[key] != "":
+			text.members[key] = []byte(defaults[key])
+		}
+	}
+	return design(text)
+}
+
 // Only refuses any value of key but the one that the Programs compute, which is
 // given as JSON. An absent key is that value.
 func (f *ConfigFile) Only(key, value string) {
@@ -206,10 +232,15 @@ func withDType(config []byte, d DType) ([]byte, error) {
 	var out []byte
 	done := 0
 	err := ordered.EachMember(config, func(key string, value []byte, at int) error {
-		if slices.Contains(dtypeKeys, key) {
+		switch {
+		case slices.Contains(dtypeKeys, key):
 			out = append(out, config[done:at]...)
 			out = strconv.AppendQuote(out, dtypeNames[d])
 			done = at + len(value)
+		case key == "text_config" && bytes.HasPrefix(value, []byte("{")):
+			text, err := withDType(value, d)
+			out, done = append(append(out, config[done:at]...), text...), at+len(value)
+			return err
 		}
 		return nil
 	})

@@ -124,7 +124,7 @@ func TestCheckNamesAllThatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.safetensors")
 	err := WriteSafetensors(files.WriteFile, path, F32, []Tensor{
-		{"a", []int{2, 3}, make([]float32, 6)}, {"b", []int{2, 2}, make([]float32, 4)}, {"e", []int{1}, make([]float32, 1)},
+		{Name: "a", Shape: []int{2, 3}, Data: make([]float32, 6)}, {Name: "b", Shape: []int{2, 2}, Data: make([]float32, 4)}, {Name: "e", Shape: []int{1}, Data: make([]float32, 1)},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -116,6 +116,9 @@ func ParseConfig(config, generation []byte) (Model, error) {
 		return Model{}, fmt.Errorf("models: %s: %w", configFile, err)
 	}
 	m.Text.Config, m.Text.Generation = bytes.Clone(config), bytes.Clone(generation)
+	if f.within != nil {
+		f = f.within
+	}
 	m.DType = f.dtype()
 	m.InitRange = f.Number("initializer_range", defaultInit)
 	if m.InitRange < 0 {

@@ -44,18 +44,26 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 	if err != nil {
 		return Model{}, nil, err
 	}
-	defer src.Close()
+	keep := false
+	defer func() {
+		if !keep {
+			src.Close()
+		}
+	}()
 	w, err := allocate(m, layout)
 	if err != nil {
 		return Model{}, nil, err
 	}
 	err = w.Load(src)
-	if err == nil && src.headCopy {
-		err = m.checkHeadCopy(src.Folder, w)
+	if err == nil && src.headCopy != "" {
+		err = m.checkHeadCopy(src.Folder, src.headCopy, w)
 	}
 	if err != nil {
 		w.Close()
 		return Model{}, nil, err
+	}
+	if keep = len(src.beside) > 0; keep {
+		w.beside = src
 	}
 	return m, w, nil
 }
@@ -108,17 +116,20 @@ func IsAdapter(dir string) bool {
 	return err == nil
 }
 
-// headName is the name of the head in every decoder-only model of transformers.
+// headName is what the name of the head ends with in every decoder-only model of transformers.
 const headName = "lm_head.weight"
 
 // A modelSource holds a folder's tensors without those that Load ignores.
 type modelSource struct {
 	*Folder
 	names []string
-	// headCopy is set if a tied model's folder also has the head.
-	headCopy bool
-	// headFor is the embedding's name if a tied model's folder has the head in its place.
-	headFor string
+	// beside are the tensors that are no part of the model, which Save copies.
+	beside []string
+	// headCopy is the head's name if a tied model's folder also has the head.
+	headCopy string
+	// headFor is the embedding's name if a tied model's folder has the head in its place,
+	// under the name head.
+	headFor, head string
 }
 
 func (m Model) source(folder *Folder) *modelSource {
@@ -129,11 +140,14 @@ func (m Model) source(folder *Folder) *modelSource {
 		switch {
 		case strings.HasSuffix(name, "rotary_emb.inv_freq"):
 			continue
-		case name == headName && tied && hasEmbedding:
-			s.headCopy = true
+		case slices.ContainsFunc(m.names.Beside, func(first string) bool { return strings.HasPrefix(name, first) }):
+			s.beside = append(s.beside, name)
 			continue
-		case name == headName && tied:
-			s.headFor, name = embedding, embedding
+		case strings.HasSuffix(name, headName) && tied && hasEmbedding:
+			s.headCopy = name
+			continue
+		case strings.HasSuffix(name, headName) && tied:
+			s.headFor, s.head, name = embedding, name, embedding
 		}
 		s.names = append(s.names, name)
 	}
@@ -143,7 +157,7 @@ func (m Model) source(folder *Folder) *modelSource {
 // stored returns the name of a tensor in the folder.
 func (s *modelSource) stored(name string) string {
 	if name == s.headFor {
-		return headName
+		return s.head
 	}
 	return name
 }
@@ -163,7 +177,7 @@ func (s *modelSource) ReadFloat32(name string, dst []float32, first int) error {
 
 // checkHeadCopy compares a tied model's lm_head.weight with the embedding. If they
 // differ, transformers unties them; onering requires the config to say so.
-func (m Model) checkHeadCopy(folder *Folder, w *Weights) error {
+func (m Model) checkHeadCopy(folder *Folder, headName string, w *Weights) error {
 	name := m.names.Embedding
 	embedding, shape, _ := w.View(name)
 	differ := func(format string, args ...any) error {
@@ -233,7 +247,8 @@ func CopyTokenizer(put files.Put, from string) error {
 
 // Save writes a Hugging Face folder: config.json with the keys it was read with (only the
 // value of dtype or torch_dtype follows the tensors), generation_config.json if there was
-// one, the tensors under their Hugging Face names, and the tokenizer's files. dir appears
+// one, the tensors under their Hugging Face names, those of the folder beside the model as they
+// were there, and the tokenizer's files. dir appears
 // completely, when all files are on the disk, or not at all; an existing dir that is not
 // empty is an error.
 func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
@@ -260,7 +275,7 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 				return err
 			}
 		}
-		if err := WriteModel(d.WriteFile, o.DType, w.Tensors(), o.ShardBytes); err != nil {
+		if err := WriteModel(d.WriteFile, o.DType, append(w.Tensors(), w.besides()...), o.ShardBytes); err != nil {
 			return err
 		}
 		if o.Extra != nil {

@@ -220,7 +220,7 @@ func TestWriteAndRead(t *testing.T) {
 				n *= s
 			}
 			data := rapid.SliceOfN(rapid.Float32Range(-6e4, 6e4), n, n).Draw(t, "data")
-			tensors = append(tensors, Tensor{fmt.Sprintf("tensor <%d> \u00e9\"", i), shape, data})
+			tensors = append(tensors, Tensor{Name: fmt.Sprintf("tensor <%d> \u00e9\"", i), Shape: shape, Data: data})
 		}
 		path := filepath.Join(dir, "m.safetensors")
 		if err := WriteSafetensors(files.WriteFile, path, d, tensors, map[string]string{"k": "v"}); err != nil {
@@ -260,7 +260,7 @@ func TestChunks(t *testing.T) {
 	}
 	for _, d := range []DType{F32, F16, BF16} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
-		if err := WriteSafetensors(files.WriteFile, path, d, []Tensor{{"a", []int{len(data)}, data}}, nil); err != nil {
+		if err := WriteSafetensors(files.WriteFile, path, d, []Tensor{{Name: "a", Shape: []int{len(data)}, Data: data}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		f, err := OpenSafetensors(path)
@@ -282,7 +282,7 @@ func TestChunks(t *testing.T) {
 }
 
 func TestWriteErrorsLeaveNothing(t *testing.T) {
-	one := Tensor{"a", []int{1}, []float32{70000}}
+	one := Tensor{Name: "a", Shape: []int{1}, Data: []float32{70000}}
 	cases := []struct {
 		d       DType
 		tensors []Tensor
@@ -291,7 +291,7 @@ func TestWriteErrorsLeaveNothing(t *testing.T) {
 		{F16, []Tensor{one}, `tensor "a": element 0 is 70000, which F16 cannot hold`},
 		{I64, []Tensor{one}, "cannot write I64"},
 		{F32, []Tensor{one, one}, "the name is taken"},
-		{F32, []Tensor{{"a", []int{2}, []float32{1}}}, "does not hold its 1 elements"},
+		{F32, []Tensor{{Name: "a", Shape: []int{2}, Data: []float32{1}}}, "does not hold its 1 elements"},
 	}
 	for _, c := range cases {
 		dir := t.TempDir()
@@ -320,7 +320,7 @@ func BenchmarkRead(b *testing.B) {
 	for _, d := range []DType{F32, F16, BF16} {
 		b.Run(d.String(), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "m.safetensors")
-			if err := WriteSafetensors(files.WriteFile, path, d, []Tensor{{"a", []int{len(data)}, data}}, nil); err != nil {
+			if err := WriteSafetensors(files.WriteFile, path, d, []Tensor{{Name: "a", Shape: []int{len(data)}, Data: data}}, nil); err != nil {
 				b.Fatal(err)
 			}
 			f, err := OpenSafetensors(path)

@@ -18,6 +18,17 @@ type Tensor struct {
 	Name  string
 	Shape []int
 	Data  []float32
+	// stored is the file that has the tensor in place of Data, in a type of its own.
+	stored *File
+}
+
+// bytes is how many bytes the tensor takes when it is written in type d.
+func (t Tensor) bytes(d DType) int {
+	if t.stored != nil {
+		x := t.stored.tensors[t.Name]
+		return int(x.end - x.begin)
+	}
+	return len(t.Data) * d.Size()
 }
 
 // WriteSafetensors writes tensors in the given order as type d: F32, F16 or BF16, rounded
@@ -35,7 +46,13 @@ func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, met
 		}
 		buf := make([]byte, chunkBytes)
 		for _, t := range tensors {
-			if err := writeElements(w, d, t.Data, buf); err != nil {
+			var err error
+			if f := t.stored; f != nil {
+				_, err = io.Copy(w, io.NewSectionReader(f.r, f.data+f.tensors[t.Name].begin, int64(t.bytes(d))))
+			} else {
+				err = writeElements(w, d, t.Data, buf)
+			}
+			if err != nil {
 				return fmt.Errorf("tensor %q: %w", t.Name, err)
 			}
 		}
@@ -70,7 +87,7 @@ func safetensorsHeader(d DType, tensors []Tensor, metadata map[string]string) ([
 		return nil, fmt.Errorf("cannot write %s: want F32, F16 or BF16", d)
 	}
 	type entry struct {
-		DType   DType  `json:"dtype"`
+		DType   string `json:"dtype"`
 		Shape   []int  `json:"shape"`
 		Offsets [2]int `json:"data_offsets"`
 	}
@@ -93,15 +110,18 @@ func safetensorsHeader(d DType, tensors []Tensor, metadata map[string]string) ([
 		for _, dim := range t.Shape {
 			n *= dim
 		}
-		if n != len(t.Data) {
+		if t.stored == nil && n != len(t.Data) {
 			return nil, fmt.Errorf("tensor %q: shape %v does not hold its %d elements", t.Name, t.Shape, len(t.Data))
 		}
 		if seen[t.Name] || t.Name == "__metadata__" {
 			return nil, fmt.Errorf("tensor %q: the name is taken", t.Name)
 		}
 		seen[t.Name] = true
-		end := at + n*d.Size()
-		member(t.Name, entry{d, append([]int{}, t.Shape...), [2]int{at, end}})
+		end, name := at+t.bytes(d), d.String()
+		if t.stored != nil {
+			name = t.stored.tensors[t.Name].TypeName
+		}
+		member(t.Name, entry{name, append([]int{}, t.Shape...), [2]int{at, end}})
 		at = end
 	}
 	b.WriteByte('}')
@@ -126,7 +146,7 @@ func WriteModel(put files.Put, d DType, tensors []Tensor, shardBytes int64) erro
 	var shards [][]Tensor
 	var size, total int64
 	for _, t := range tensors {
-		n := int64(len(t.Data) * d.Size())
+		n := int64(t.bytes(d))
 		if len(shards) == 0 || shardBytes > 0 && size+n > shardBytes {
 			shards, size = append(shards, nil), 0
 		}

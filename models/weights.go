@@ -22,7 +22,8 @@ type Weights struct {
 	// Narrow has the matrices that are not in Data; nil if Data has all.
 	Narrow *narrow
 
-	free func() error
+	free   func() error
+	beside *modelSource // has the tensors beside the model; nil if there are none
 }
 
 // NewWeights allocates an arena of zeros. Close frees its memory. If
@@ -51,9 +52,21 @@ func (w *Weights) Tensors() []Tensor {
 	tensors := make([]Tensor, len(w.Layout.names))
 	for i, name := range w.Layout.names {
 		data, shape, _ := w.View(name)
-		tensors[i] = Tensor{name, shape, data}
+		tensors[i] = Tensor{Name: name, Shape: shape, Data: data}
 	}
 	return tensors
+}
+
+// besides returns the tensors that the model's folder has beside the model.
+func (w *Weights) besides() (list []Tensor) {
+	if w.beside == nil {
+		return nil
+	}
+	for _, name := range w.beside.beside {
+		info, _ := w.beside.Folder.Info(name)
+		list = append(list, Tensor{Name: name, Shape: info.Shape, stored: w.beside.where[name]})
+	}
+	return list
 }
 
 // Parameters counts the elements of all tensors.
@@ -82,7 +95,10 @@ func (w *Weights) ForgetPart(from, to int) {
 // has one bound may run.
 func (w *Weights) Close() error {
 	free := w.free
-	w.Data, w.Narrow, w.free = nil, nil, nil
+	if w.beside != nil {
+		w.beside.Close()
+	}
+	w.Data, w.Narrow, w.free, w.beside = nil, nil, nil, nil
 	if free == nil {
 		return nil
 	}

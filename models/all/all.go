@@ -13,4 +13,5 @@ import (
 	_ "onering/models/qwen2"
 	_ "onering/models/qwen3"
 	_ "onering/models/smollm3"
+	_ "onering/models/wrapped"
 )

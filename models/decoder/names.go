@@ -1,5 +1,7 @@
 package decoder
 
+import "strings"
+
 // names are the Hugging Face names of a model's tensors. Names from InputNorm on belong
 // to a layer and lack its prefix; for a product they name the module, whose tensors are
 // .weight and .bias.
@@ -17,6 +19,19 @@ type names struct {
 	// QKV and GateUp name the matrices that decoding reads as one: the rows of q, k and
 	// v, and of gate and up. A model folder has them only if the Block is Fused.
 	QKV, GateUp string
+
+	beside []string // see models.Geometry.Beside
+}
+
+// Within returns the names in the files of a larger model, in which those of the layers, the
+// embedding and the norm begin with body in place of "model." and the head's with head, beside
+// tensors whose names begin in other ways.
+func (n names) Within(body, head string, beside ...string) names {
+	for _, name := range []*string{&n.Embedding, &n.Norm, &n.Layer} {
+		*name = body + strings.TrimPrefix(*name, "model.")
+	}
+	n.Head, n.beside = head+n.Head, beside
+	return n
 }
 
 // LlamaNames are the names of Llama, which Qwen2 and many others share.

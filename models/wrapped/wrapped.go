@@ -1,0 +1,43 @@
+// Package wrapped makes models known to package models that have a language model and a vision
+// tower: the larger models of Gemma 3 and Mistral 3. Import it for effect.
+//
+// The language model alone is read, trained and written. The other tensors of a folder are
+// copied as they are, so that transformers loads what Save writes as the whole model.
+package wrapped
+
+import (
+	"onering/models"
+	"onering/models/decoder"
+)
+
+func init() {
+	for _, x := range []wrapper{
+		{"gemma3", "Gemma 3 from 4B on, without images", "Gemma3ForConditionalGeneration", "gemma3_text", true,
+			"language_model.model.", "language_model.", []string{"vision_tower.", "multi_modal_projector."}},
+		{"mistral3", "Mistral Small 3.1 and later, Ministral 3, without images", "Mistral3ForConditionalGeneration", "mistral", true,
+			"language_model.model.", "language_model.", []string{"vision_tower.", "multi_modal_projector."}},
+	} {
+		models.Register(x.modelType, x.about, x.open)
+	}
+}
+
+// A wrapper is a kind of models with a language model within.
+type wrapper struct {
+	modelType, about string
+	class            string // its class in transformers
+	text             string // the model_type of the language model where text_config has none
+	tied             bool   // the default of tie_word_embeddings
+	body, head       string // what names of the language model begin with
+	beside           []string
+}
+
+func (x wrapper) open(c *models.ConfigFile) (models.Design, error) {
+	c.OnlyClass(x.class)
+	d, err := models.ReadText(c, x.text, x.tied)
+	s, ok := d.(decoder.Shape)
+	if err != nil || !ok {
+		return nil, err
+	}
+	s.Names = s.Names.Within(x.body, x.head, x.beside...)
+	return s, nil
+}
