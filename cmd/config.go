@@ -37,6 +37,7 @@ type choice struct {
 	short  []settings.Setting     // what flags state that are short for a value of a setting
 	other  func() settings.Source // what further flags state; may be nil
 	file   string
+	recipe string // of train: small, paper or ""
 	sets   []string
 	read   settings.Source // what the file states, once it was read: it may be stdin
 }
@@ -255,12 +256,18 @@ func (s *choice) ofRun(dir string, others []settings.Source) (run settings.Sourc
 		environment = name
 	}
 	sampled := settings.Find("rollout.max_new_tokens", of.Settings).Key != ""
-	weakest := settings.Setting{Section: "model", Key: "template", Place: of.File, Value: tokenize.DefaultTemplate}
-	return slices.DeleteFunc(append(settings.Source{weakest}, of.Settings...), func(x settings.Setting) bool {
+	own := settings.Find("model.template", of.Settings).Value
+	template := cmp.Or(settings.Find("model.template", others...).Value, own)
+	run = settings.Source{{Section: "model", Key: "template", Place: of.File, Value: tokenize.DefaultTemplate}}
+	if !sampled && s.has("reward.extract") && !stated("reward.name") && !stated("reward.use") && slices.Contains([]any{"chat", "concat", "no"}, template) {
+		// Demonstrations taught the form of the answers, for which these templates do not ask.
+		run = append(run, settings.Setting{Section: "reward", Key: "extract", Place: of.File, Value: "auto"})
+	}
+	return append(run, slices.DeleteFunc(slices.Clone(of.Settings), func(x settings.Setting) bool {
 		section, _, _ := strings.Cut(x.Section, ".")
 		switch {
 		case slices.Contains(templateKeys, x.Path()):
-			return stated("model.template") || !s.has(x.Path())
+			return template != own || !s.has(x.Path())
 		case x.Section == "data": // the columns of another file
 			return true
 		case x.Section == "lora":
@@ -269,7 +276,7 @@ func (s *choice) ofRun(dir string, others []settings.Source) (run settings.Sourc
 			return !sampled || !slices.Contains(s.effect, section) || stated(section+".name") || stated(section+".use")
 		}
 		return !sampled || !slices.Contains(s.effect, section) && !slices.Contains(s.effect, x.Path())
-	}), environment, nil
+	})...), environment, nil
 }
 
 // templateKeys are the settings of a prompt's template.
@@ -293,13 +300,13 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 
 // resolveAs is resolve for a command with defaults and flags of its own.
 func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source) (*resolved, error) {
-	r := &resolved{Config: config}
+	r, usual := &resolved{Config: config}, config.Optimizer.LearningRate
 	var err error
 	if r.Resolved, err = settings.Resolve(&r.Config, of, sources...); err != nil {
 		return nil, usageError{err}
 	}
 	r.named = r.Model.Path
-	completeAdapter(r.Resolved, &r.Model.Path, &r.LoRA, &r.Optimizer.LearningRate)
+	completeAdapter(r.Resolved, &r.Model.Path, &r.LoRA, &r.Optimizer.LearningRate, usual)
 	if !r.Stated("objective.constant_length") {
 		for _, f := range settings.Fields(r.Objective.Settings) {
 			if f.Key == "constant_length" && f.Value.Float() != 1 { // Dr. GRPO's constant is the limit of the run's responses; 1 is a sum
@@ -316,11 +323,26 @@ func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source
 }
 
 // completeAdapter completes what trains an adapter: the model and the adapter, see continued, and the
-// learning rate's default, which is ten times as large.
-func completeAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, rate *float64) {
+// learning rate, which is ten times the usual one unless another is stated. A run file that
+// trains no adapter by itself states the usual one for full training.
+func completeAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, rate *float64, usual float64) {
 	continued(model, l)
-	if s := r.Decided("optimizer.learning_rate"); l.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
+	s, adapter := r.Decided("optimizer.learning_rate"), r.Decided("lora.adapter")
+	full := s.InFile() && *rate == usual && !r.Decided("lora.on").InFile() && !(adapter.InFile() && adapter.Value != "")
+	if l.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName) || full) {
 		*rate *= 10
+	}
+}
+
+// sayRate says which learning rate an adapter has, and where it is from.
+func sayRate(r *settings.Resolved, l train.LoRAConfig, rate float64) {
+	s := r.Decided("optimizer.learning_rate")
+	is := "as " + s.Place + " says"
+	if stated, ok := s.Value.(float64); !ok || stated != rate {
+		is = "ten times that of full training, which " + cmp.Or(s.Place, "the default") + " has"
+	}
+	if l.On {
+		slog.Info("the learning rate of the adapter", "learning_rate", rate, "is", is)
 	}
 }
 
@@ -413,6 +435,49 @@ func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 		source = rl.Renew(source)
 	}
 	return source, asUsage(err)
+}
+
+// take sorts the arguments of a command that trains into --config, --set and --data: a run file,
+// files of data and settings need no flag.
+func (s *choice) take(c *cobra.Command) error {
+	all := settings.Sections(s.chosen())
+	for _, arg := range c.Flags().Args() {
+		name, _, stated := strings.Cut(arg, "=")
+		section, _, _ := strings.Cut(name, ".")
+		_, failed := os.Stat(arg)
+		switch ext := filepath.Ext(arg); {
+		case stated && failed != nil && slices.ContainsFunc(all, func(t settings.Section) bool { return t.Name == section }):
+			s.sets = append(s.sets, arg)
+		case stated && failed != nil && settingCalled(c, name) != "":
+			return usagef("unexpected argument %q%s", arg, settingCalled(c, name))
+		case slices.Contains([]string{".toml", ".yaml", ".yml"}, ext):
+			if s.file != "" && s.file != arg {
+				return usagef("unexpected argument %q: there is a run file already, %s; leave one of the two out", arg, s.file)
+			}
+			s.file = arg
+		case slices.Contains(settings.Names("objective"), arg) && failed != nil:
+			return usagef("unexpected argument %q: an objective is chosen with --objective %s", arg, arg)
+		case hasFile(arg, "config.json"):
+			return usagef("unexpected argument %q: a model is named with --model %s", arg, shellQuoted(arg))
+		case hasFile(arg, "run.toml"):
+			return usagef("unexpected argument %q: a run goes on with --resume --out %s, and another begins with its model by --model", arg, shellQuoted(arg))
+		case c.Name() != "train" && c.Flags().Changed("data"):
+			return usagef("unexpected argument %q: the data are in %s already (--data)", arg, c.Flags().Lookup("data").Value)
+		case failed != nil && ext == "" && arg != "-" && !strings.ContainsAny(arg, ":*?/"):
+			return usagef("unexpected argument %q: it is not a run file, a file of data or section.key=value", arg)
+		default:
+			if err := c.Flags().Set("data", arg); err != nil {
+				return usageError{err}
+			}
+		}
+	}
+	return nil
+}
+
+// hasFile says whether a folder has a file.
+func hasFile(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
 }
 
 // addFlags adds flags for the fields of a struct of options; see addFlag.

@@ -175,13 +175,15 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		PromptText *string         `json:"prompt_text"`
 		PromptIDs  []int32         `json:"prompt_ids"`
 		Response   *string         `json:"response"`
-		Answers    golds           `json:"answers"`
-		Gold       golds           `json:"gold"`
 		Truncated  bool            `json:"truncated"`
 		IDs        []int32         `json:"ids"`
 		Turns      json.RawMessage `json:"turns"`
 	}
 	if err := strict.JSON(text, &given); err != nil {
+		return err
+	}
+	answers, err := goldsOf(text)
+	if err != nil {
 		return err
 	}
 	if len(given.Problem) > 1 {
@@ -197,13 +199,10 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		}
 	}
 	*l = sampleLine{sample: reward.Sample{
-		Problem: data.Problem{Text: prompt, Chat: chat, Answers: given.Answers},
+		Problem: data.Problem{Text: prompt, Chat: chat, Answers: answers},
 		Prompt:  prompt, PromptIDs: given.PromptIDs, IDs: given.IDs, Truncated: given.Truncated,
 	}}
 	s := &l.sample
-	if given.Answers == nil {
-		s.Problem.Answers = given.Gold
-	}
 	if l.stated = given.Response != nil; l.stated {
 		s.Response = *given.Response
 	}
@@ -215,7 +214,6 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		s.Problem.ID = given.Problem[0]
 	}
 	l.key = s.Problem.ID
-	var err error
 	l.known, l.later, err = rl.ReadLine(row, given.Turns, s)
 	return err
 }

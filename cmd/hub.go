@@ -112,8 +112,11 @@ func pin(c *cobra.Command, resolve func(c *cobra.Command, name string) (string, 
 func pinPolicy(c *cobra.Command, named, local *string, l, found *train.LoRAConfig) error {
 	err := pin(c, newestModel, named, local)
 	if err == nil {
+		stated := l.Settings
 		if err = takeAdapter(*local, l); err != nil {
 			err = fmt.Errorf("lora.adapter: %w", err)
+		} else if l.Adapter != "" {
+			err = asUsage(l.Settings.Differs(stated, l.Adapter))
 		}
 		*found = *l
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"onering/data"
 	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/reward"
@@ -418,6 +419,11 @@ func settingCalled(c *cobra.Command, flag string) string {
 	}
 	run, _ := settings.Resolve(all, of)
 	hint := run.Called(flag)
+	for column, names := range map[string][]string{"prompt": data.PromptNames, "answer": data.AnswerNames} {
+		if hint == "" && slices.Contains(names, strings.ReplaceAll(flag, "-", "_")) {
+			hint = run.Called(column)
+		}
+	}
 	if trains := slices.Contains([]string{"train", "sft", "dpo"}, c.Name()); !trains &&
 		(!strings.Contains(hint, " is --") || strings.Contains(hint, " is --set ")) {
 		return ""

@@ -3,9 +3,11 @@ package cmd
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +44,7 @@ func newTuned(name string, sections ...string) *cobra.Command {
 		return t.End(x.runOn(c, t, config))
 	})
 	x.register(c, sections...)
+	c.Args = cobra.ArbitraryArgs
 	return c
 }
 
@@ -124,7 +127,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 			}
 		}
 		slog.Info("the run is finished: there is nothing to resume; to train further from it, name it with --model", "folder", dir)
-		fmt.Fprintln(c.OutOrStdout(), dir)
+		summaryTable(nil).print(c.OutOrStdout(), dir, config.next(nil))
 		return nil
 	}
 	if err := shareInput(c, t, config.Data.Train); err != nil {
@@ -137,7 +140,11 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 	end, err := runTraining(c, t, job[sft.Summary]{
 		command: s.of.Name, dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: s.runOptions,
 		prepare: func() (m trained, err error) {
-			x, err = readDemonstrationsOf(c, config)
+			if x, err = readDemonstrationsOf(c, config); err == nil && !s.Resume {
+				err = x.local.AskAsTaught(x.list)
+				m := x.local.Model
+				config.Model.Template, config.Model.System, config.Model.Args = m.Template, m.System, m.Args
+			}
 			config.settings()
 			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime,
 				config.Optimizer.LearningRate, config.Train.Seed}, err
@@ -149,10 +156,6 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 			}
 			return sft.NewOn(x.local, s, x.list, x.heldOut)
 		},
-		ended: func(end sft.Summary) {
-			slog.Info("trained on "+map[bool]string{true: "preferences", false: "demonstrations"}[config.preference != nil],
-				"count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
-		},
 	})
 	if err != nil {
 		return err
@@ -160,8 +163,36 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 	if s.JSON {
 		return cli.WriteLine(c.OutOrStdout(), end)
 	}
-	fmt.Fprintln(c.OutOrStdout(), dir)
+	config.print(c.OutOrStdout(), end, x.list)
 	return nil
+}
+
+// print prints what was learned, where the result is and the next commands to type.
+func (t *tuning) print(w io.Writer, end sft.Summary, list []data.Demonstration) {
+	var table summaryTable
+	what := map[bool]string{true: "preferences", false: "demonstrations"}[t.preference != nil]
+	table.add("trained", "%d %s, %d steps in %.1f s", end.Demonstrations, what, end.Steps, end.Seconds)
+	if len(end.Loss) == 2 {
+		table.add("loss", "%.4f in the first step, %.4f in the last", end.Loss[0], end.Loss[1])
+	}
+	if end.HeldOut != nil {
+		table.add("held out", "loss %.4f before, %.4f after", end.HeldOut[0], end.HeldOut[1])
+	}
+	for _, f := range end.Diagnoses {
+		table.add("diagnosis", "%s", f.Text)
+	}
+	table.print(w, t.Output.Dir, t.next(list))
+}
+
+// next returns commands that show what was learned from the list, of which nil is unknown.
+func (t *tuning) next(list []data.Demonstration) []string {
+	prompt := "What is 1+1?"
+	if len(list) > 0 && list[0].Prompt != "" && len(list[0].Prompt) < 200 {
+		prompt = list[0].Prompt
+	} else if len(list) > 0 && list[0].Whole {
+		prompt, _, _ = strings.Cut(list[0].Response, " ")
+	}
+	return []string{talk(" --model "+shellQuoted(nearest(t.Output.Dir)), t.Model.Template == "chat", prompt)}
 }
 
 // refuseChanges returns an error if a finished run is resumed with other settings than its
@@ -301,6 +332,9 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 // resolve applies what states settings to the defaults for the model. All settings that are
 // wrong are reported at once, unless a flag of an adapter has no effect, which is reported alone.
 func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
+	if err := s.take(c); err != nil {
+		return config, err
+	}
 	if s.Resume {
 		dir, _ := settings.Find("output.dir", s.of.Given(s.given, c.Flags().Changed)).Value.(string)
 		if s.file, err = resumedFile(dir, s.of.Name); err != nil {
@@ -313,11 +347,13 @@ func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
 	}
 	path, _ := settings.Find("model.path", sources...).Value.(string)
 	config = newTuning(s.of.Name, path)
+	usual := config.Optimizer.LearningRate
 	r, err := config.resolve(s.of, sources...)
 	if err != nil {
 		return config, err
 	}
-	completeAdapter(r, &config.Model.Path, &config.LoRA, &config.Optimizer.LearningRate)
+	completeAdapter(r, &config.Model.Path, &config.LoRA, &config.Optimizer.LearningRate, usual)
+	sayRate(r, config.LoRA, config.Optimizer.LearningRate)
 	named := config.Output.Dir
 	if s.Show > 0 {
 		config.Output.Dir = cmp.Or(named, ".") // --show writes nothing

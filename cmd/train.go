@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,7 @@ type trainOptions struct {
 	Serve     string `help:"serve the policy at this address, such as localhost:8000, to programs that play the episodes: environment.name = \"program\""`
 	APIKeyEnv string `flag:"api-key-env" help:"with --serve: environment variable with the key that programs must have to begin an episode"`
 	Profile   string `complete:"dir" help:"folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)"`
+	Recipe    string `help:"in place of a run file: small is meant for one machine, and fitted to its cores and memory; paper is the PMPO paper's, and the default where a model and data are named"`
 	BaseFD    int    `flag:"base-fd" help:"descriptor of a file that sweep has made of the model's weights"`
 }
 
@@ -52,6 +54,7 @@ func newTrain() *cobra.Command {
 	s := newChoice(asDefault)
 	s.all, s.opens = true, true
 	c := newCommand("train", &o, func(c *cobra.Command, _ []string) error {
+		s.recipe = o.Recipe
 		r, err := s.resolveRun(c, s.given.(*rl.Config).Output.Dir, o.Resume)
 		if err != nil {
 			return err
@@ -82,7 +85,9 @@ func newTrain() *cobra.Command {
 		printSummary(c.OutOrStdout(), end, r.Config)
 		return nil
 	})
-	s.register(c, "model.path", "data.train", "objective.name=objective", "output.dir", "lora.on")
+	s.register(c, "model.path", "model.template", "data.train", "data.prompt", "data.answer", "objective.name=objective",
+		"optimizer.learning_rate=lr", "output.dir", "lora.on")
+	c.Args = cobra.ArbitraryArgs
 	s.other = func() settings.Source {
 		if o.Serve != "" {
 			return settings.Source{settings.State("environment.name", "serve", "program")}
@@ -90,6 +95,9 @@ func newTrain() *cobra.Command {
 		return nil
 	}
 	must(c.Flags().MarkHidden(baseFlag))
+	offer(c, []string{"small", "paper"}, "recipe")
+	exclusive(c, "recipe", "config")
+	exclusive(c, "recipe", "resume")
 	return c
 }
 
@@ -97,6 +105,9 @@ func newTrain() *cobra.Command {
 // the run that made the model unless one is stated. To resume without --config it reads the
 // run.toml in the folder.
 func (s *choice) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
+	if err := s.take(c); err != nil {
+		return nil, err
+	}
 	base := func(others ...settings.Source) (settings.Source, error) {
 		run, err := s.embeddedRun(others...)
 		if err != nil {
@@ -121,6 +132,7 @@ func (s *choice) resolveRun(c *cobra.Command, out string, resume bool) (*resolve
 	if err := checkIdle(r.Resolved, resume); err != nil {
 		return nil, err
 	}
+	sayRate(r.Resolved, r.LoRA, r.Optimizer.LearningRate)
 	if r.Output.Dir == "" {
 		r.Output.Dir = filepath.Join("runs", "out", r.Objective.Name+"-"+time.Now().Format("20060102-150405"))
 	}
@@ -193,8 +205,15 @@ const defaultName = "onering's default.toml"
 // defaults of docs/settings.md apply instead, since the embedded run's lengths and
 // learning rate suit only its tiny model. A model without data learns the embedded task.
 func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error) {
-	if s.file != "" {
+	switch {
+	case s.file != "" && s.recipe != "":
+		return nil, usagef("--recipe %s: %s is a recipe by itself; leave one of the two out", s.recipe, s.file)
+	case s.file != "" || s.recipe == "paper":
 		return nil, nil
+	case s.recipe == "small":
+		return small()
+	case s.recipe != "":
+		return nil, usagef("--recipe %q: must be one of small, paper", s.recipe)
 	}
 	run, err := settings.File(defaultName, defaultRun)
 	if err != nil {
@@ -203,6 +222,9 @@ func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error)
 	model, problems := settings.Find("model.path", others...).Value, settings.Find("data.train", others...).Value
 	if files, ok := problems.(rl.TrainFiles); ok { // of the flag
 		problems = files.String()
+	}
+	if settings.Find("lora.adapter", others...).Key != "" { // which has its own scale
+		run = slices.DeleteFunc(run, func(s settings.Setting) bool { return s.Section == "lora" })
 	}
 	switch own := func(name any) bool { return name != nil && name != "" && name != data.Arithmetic }; {
 	case own(model) && own(problems):
@@ -287,43 +309,57 @@ func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Con
 
 // printSummary prints what was learned, where the result is and the next commands to type.
 func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var t summaryTable
 	switch {
 	case s.Resumed == 0:
-		fmt.Fprintf(t, "trained\t%d rounds, %d steps in %.1f s with %s\n", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
+		t.add("trained", "%d rounds, %d steps in %.1f s with %s", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
 	case s.Resumed == s.Rounds:
-		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s, all of them before it was resumed\n", s.Rounds, s.Steps, c.Objective.Name)
+		t.add("trained", "%d rounds, %d steps with %s, all of them before it was resumed", s.Rounds, s.Steps, c.Objective.Name)
 	default:
-		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s; %.1f s since round %d\n", s.Rounds, s.Steps, c.Objective.Name, s.Seconds, s.Resumed)
+		t.add("trained", "%d rounds, %d steps with %s; %.1f s since round %d", s.Rounds, s.Steps, c.Objective.Name, s.Seconds, s.Resumed)
 	}
 	if s.Reward != nil {
-		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last", s.Reward[0], s.Reward[1])
+		form := ""
 		if rule := reward.Extract(c.Reward.Rule); rule != "" { // the form in which answers were expected
-			fmt.Fprintf(t, " (extract = %s)", rule)
+			form = " (extract = " + rule + ")"
 		}
-		fmt.Fprintln(t)
+		t.add("reward", "%.3f in the first round, %.3f in the last%s", s.Reward[0], s.Reward[1], form)
 	}
 	for _, x := range s.Suites {
-		fmt.Fprintf(t, "%s\tpass@1 ", x.Suite)
+		before, on := "", ""
 		if x.Before != nil {
-			fmt.Fprintf(t, "%.1f %% before, %.1f %% after", 100**x.Before, 100*x.After)
-		} else {
-			fmt.Fprintf(t, "%.1f %%", 100*x.After)
+			before = fmt.Sprintf("%.1f %% before, ", 100**x.Before)
 		}
 		if x.Problems > 0 {
-			fmt.Fprintf(t, ", on %d held-out problems", x.Problems)
+			on = fmt.Sprintf(", on %d held-out problems", x.Problems)
 		}
-		fmt.Fprintln(t)
+		t.add(x.Suite, "pass@1 %s%.1f %%%s%s", before, 100*x.After, map[bool]string{true: " after"}[x.Before != nil], on)
 	}
 	if s.LogPGap > 0 { // otherwise no responses were compared
-		fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
+		t.add("log-probs", "rollout and training differ by %.1e at most", s.LogPGap)
 	}
 	for _, f := range s.Diagnoses {
-		fmt.Fprintf(t, "diagnosis\t%s\n", f.Text)
+		t.add("diagnosis", "%s", f.Text)
 	}
-	fmt.Fprintf(t, "run folder\t%s\n", nearest(s.Folder))
-	t.Flush()
-	fmt.Fprintf(w, "next\n%s\n", strings.Join(nextCommands(s, c), "\n")) // each command has its own line, to be copied
+	t.print(w, s.Folder, nextCommands(s, c))
+}
+
+// A summaryTable is what the summary of a run says of it, by name.
+type summaryTable [][2]string
+
+func (t *summaryTable) add(name, format string, args ...any) {
+	*t = append(*t, [2]string{name, fmt.Sprintf(format, args...)})
+}
+
+// print prints the table and the run folder, and then the commands to type next.
+func (t summaryTable) print(w io.Writer, folder string, next []string) {
+	t.add("run folder", "%s", nearest(folder))
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range t {
+		fmt.Fprintf(out, "%s\t%s\n", row[0], row[1])
+	}
+	out.Flush()
+	fmt.Fprintf(w, "next\n%s\n", strings.Join(next, "\n")) // each command has its own line, to be copied
 }
 
 // nearest returns the path relative to the working directory if that is shorter.
@@ -338,26 +374,40 @@ func nearest(path string) string {
 // nextCommands returns commands that show what was learned. The commands take the
 // template and other settings from the run.
 func nextCommands(s rl.Summary, c rl.Config) []string {
-	model, tokenizer := " --model "+shellQuoted(nearest(s.Folder)), s.Checkpoint
+	model, tokenizer, suite := " --model "+shellQuoted(nearest(s.Folder)), s.Checkpoint, ""
 	if c.LoRA.On {
 		tokenizer = c.Model.Path
 	}
-	if c.Data.Train.Is(data.Arithmetic) {
-		return []string{`echo '{"prompt":"417+385="}' | onering generate` + model}
+	if len(c.Eval.Suites) == 0 && len(c.Data.Train) > 0 { // eval takes the suites of the run
+		suite = " --limit 10 --suite " + shellQuoted(c.Data.Train[0].Path)
 	}
-	talk := "onering chat" + model
-	if c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(tokenizer)) {
-		prompt := "What is 1+1?"
-		if c.Model.Path == data.Arithmetic { // the embedded task's vocabulary has no letters
-			prompt = "1+1="
-		}
-		talk = `echo '{"prompt":"` + prompt + `"}' | onering generate` + model
+	chats := c.Model.Template == "chat" || c.Model.Template == tokenize.DefaultTemplate && canChat(tokenizer)
+	switch {
+	case c.Environment.Program() != nil: // programs play the episodes, and a server is what they ask
+		return []string{"onering serve" + model}
+	case c.Environment.Player(nil, nil) != nil: // generate and chat play no episodes
+		return []string{"onering eval" + model + suite}
+	case c.Data.Train.Is(data.Arithmetic):
+		return []string{talk(model, false, "417+385=")}
 	}
-	next := []string{talk}
-	if len(c.Eval.Suites) > 0 {
-		next = append(next, "onering eval"+model) // eval takes the suites of the run
+	prompt := "What is 1+1?"
+	if c.Model.Path == data.Arithmetic { // the embedded task's vocabulary has no letters
+		prompt = "1+1="
+	}
+	next := []string{talk(model, chats, prompt)}
+	if suite == "" {
+		next = append(next, "onering eval"+model)
 	}
 	return next
+}
+
+// talk returns the command that asks a model something.
+func talk(model string, chats bool, prompt string) string {
+	if chats {
+		return "onering chat" + model
+	}
+	line, _ := json.Marshal(map[string]string{"prompt": prompt}) // texts are always encoded
+	return "echo " + shellQuoted(string(line)) + " | onering generate" + model
 }
 
 // canChat reports whether the model in a folder has a chat template.
@@ -399,6 +449,11 @@ func dryRun(c *cobra.Command, r *resolved, o trainOptions) error {
 		return t.End(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
 	}
 	_, err = ranks.FromFirst(t, func() (bool, error) {
+		if r.recipe == "small" {
+			if err := r.fitRecipe(c, split); err != nil {
+				return false, err
+			}
+		}
 		return true, cmp.Or(printEstimate(c, r, split, o.JSON), preflight(c, t, r.Config, split, o))
 	})
 	return t.End(err)
@@ -427,6 +482,11 @@ func (r *resolved) isOpen(key string) bool { return !r.Stated(key) }
 // takeSizes sets the open sizes of a run by the free memory of its GPU, equally on all
 // ranks, and prints them. A resumed run keeps those that its folder states.
 func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error {
+	if r.recipe == "small" {
+		if err := r.fitRecipe(c, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}); err != nil {
+			return err
+		}
+	}
 	if r.Runtime.Device == "cpu" {
 		return nil
 	}
@@ -525,6 +585,7 @@ func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) error {
 	if err != nil {
 		return err
 	}
+	sayTime(config, model, split, config.RoundSeconds(model, split, e.Plans))
 	if err := e.Refuse(config, model); err != nil {
 		return err
 	}

@@ -10,17 +10,22 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
 	"onering/internal/files"
+	"onering/internal/settings"
+	"onering/models"
 	"onering/policy"
 	"onering/report"
+	"onering/runs"
 	"onering/serve"
 	"onering/train"
 	"onering/train/ranks"
+	"onering/train/rl"
 )
 
 // A runOptions has the flags of every run that are not settings.
@@ -45,7 +50,6 @@ type job[S any] struct {
 	prepare func() (trained, error)
 	config  any // the configuration that run.toml states
 	open    func(s train.Setup) (trainer[S], error)
-	ended   func(end S) // ended reports the summary; may be nil
 }
 
 // A trainer is an opened run.
@@ -90,16 +94,17 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 	end, err = x.trainer.Run(x.ctx, j.Resume)
 	if t.First() {
 		x.live.Finish(end, err)
-		if err == nil && j.ended != nil {
-			j.ended(end)
-		}
 	}
 	s := x.caught()
 	if launcher, _ := ranks.Launcher(); s == nil && launcher != "" {
 		s = syscall.SIGTERM // the signal came to another rank
 	}
 	if s != nil && errors.Is(err, context.Canceled) {
-		return end, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering " + j.command + " --resume --out " + shellQuoted(nearest(*j.dir))}
+		next := "to continue from the last checkpoint: "
+		if saved, _ := os.ReadDir(filepath.Join(*j.dir, "checkpoints")); len(saved) == 0 {
+			next = "there is no checkpoint yet, and what the first round had sampled is lost; to begin again with the same settings: "
+		}
+		return end, cli.Interrupted{Signal: s, Next: next + "onering " + j.command + " --resume --out " + shellQuoted(nearest(*j.dir))}
 	}
 	return end, err
 }
@@ -231,7 +236,7 @@ const baseFlag = "base-fd"
 // announceAdapter logs which adapter is trained beside a model, if one is.
 func announceAdapter(policy *policy.Policy, rate float64) {
 	if a := policy.Adapter; a != nil {
-		slog.Info("training a LoRA adapter; the learning rate's default is ten times that of full training", "rank", a.Rank, "scale", a.Scale,
+		slog.Info("training a LoRA adapter", "rank", a.Rank, "scale", a.Scale,
 			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", rate)
 	}
 }
@@ -282,4 +287,82 @@ func startProfile(c *cobra.Command, dir string) (prefix string, stop func(), err
 		}
 	}
 	return filepath.Join(dir, "onnxruntime"), stop, nil
+}
+
+// smallName is the name of the recipe small in messages.
+const smallName = "the recipe small"
+
+// small returns the settings of the recipe small.
+func small() (settings.Source, error) { return settings.File(smallName, runs.Small) }
+
+// fitRecipe fits what the recipe small states to this machine.
+func (r *resolved) fitRecipe(c *cobra.Command, split rl.Split) error {
+	config, err := foreseen(c, r.Config)
+	if err != nil {
+		return err
+	}
+	local, err := localConfig(c, &config)
+	if err != nil {
+		return err
+	}
+	model, err := policy.ReadModel(local.Model.Path)
+	if err != nil {
+		return err
+	}
+	device := r.Runtime.Device
+	r.Runtime.Device = config.Runtime.Device
+	set, err := r.Config.Fit(model, split, func(key string) bool {
+		place := r.Decided(key).Place
+		return place == "" || strings.HasPrefix(place, smallName)
+	})
+	r.Runtime.Device = device
+	if len(set) > 0 {
+		slog.Info(smallName+" is fitted to this machine", "settings", strings.Join(set, ", "))
+	}
+	return err
+}
+
+// longRound is the number of seconds from which on it is said how long a round takes.
+const longRound = 120
+
+// sayTime says how long a round and the run will take here where that is long, or where the sizes
+// are those of the paper, and which recipe is meant for this machine.
+func sayTime(config rl.Config, model models.Model, split rl.Split, seconds float64) {
+	usual := rl.Default()
+	paper := config.Rollout.PromptsPerRound >= usual.Rollout.PromptsPerRound && config.Rollout.MaxNewTokens >= usual.Rollout.MaxNewTokens
+	if seconds == 0 || seconds < longRound && !paper {
+		return
+	}
+	text := fmt.Sprintf("a round is %s: about %s here, and the %d rounds of the run about %s", sizes(config), about(seconds),
+		config.Train.Rounds, about(seconds*float64(config.Train.Rounds)))
+	if states, err := small(); err == nil {
+		less := config
+		other := func(s settings.Setting) bool { return s.Section != "rollout" && s.Section != "train" }
+		_, err = settings.Resolve(&less, settings.Command{}, slices.DeleteFunc(states, other))
+		if err == nil {
+			_, err = less.Fit(model, split, func(string) bool { return true })
+		}
+		if took := less.RoundSeconds(model, split, nil); err == nil && took < seconds/2 {
+			text += fmt.Sprintf("; --recipe small is meant for such a machine: %s, about %s a round", sizes(less), about(took))
+		}
+	}
+	slog.Info(text)
+}
+
+// sizes says how large a round is.
+func sizes(c rl.Config) string {
+	return fmt.Sprintf("%d responses of up to %d tokens", c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt, c.Rollout.MaxNewTokens)
+}
+
+// about writes a time for people.
+func about(seconds float64) string {
+	for _, unit := range []struct {
+		seconds float64
+		name    string
+	}{{86400, "days"}, {3600, "h"}, {60, "min"}} {
+		if seconds >= 2*unit.seconds {
+			return fmt.Sprintf("%.0f %s", seconds/unit.seconds, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.0f s", max(1, seconds))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/data"
 	"onering/internal/cli"
 	"onering/internal/strict"
 	"onering/verifier"
@@ -41,13 +42,9 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 		return usagef("--strict goes with --extract tag")
 	}
 	v := verifier.Verifier{Mode: mode, Strict: o.Strict, WorkedOut: o.WorkedOut}
-	type row struct {
-		Gold     golds   `json:"gold"`
-		Response *string `json:"response"`
-	}
 	return withInput(c, args, func(in io.Reader, name string) error {
 		right, total, out := 0, 0, c.OutOrStdout()
-		err := eachRow(in, name, func(_, number int, r row) error {
+		err := eachRow(in, name, func(_, number int, r verifiedRow) error {
 			switch {
 			case r.Gold == nil:
 				return missingField(name, number, "gold")
@@ -99,6 +96,37 @@ func describeVerdict(w io.Writer, number int, e verifier.Explanation) error {
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// A verifiedRow is a row of the input.
+type verifiedRow struct {
+	Gold     golds   `json:"-"`
+	Response *string `json:"response"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *verifiedRow) UnmarshalJSON(text []byte) (err error) {
+	type plain verifiedRow
+	if err = strict.JSON(text, (*plain)(r)); err == nil {
+		r.Gold, err = goldsOf(text)
+	}
+	return err
+}
+
+// goldsOf returns the right answers of a row: the first column that has one of the names by which
+// files of problems have them. In a line of a run's rollouts, answer is what the response states.
+func goldsOf(text []byte) (list golds, err error) {
+	var row map[string]json.RawMessage
+	err = strict.JSON(text, &row)
+	for _, name := range append([]string{"answers"}, data.AnswerNames...) {
+		if value := row[name]; err == nil && value != nil && string(value) != "null" {
+			if err = list.UnmarshalJSON(value); err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+			break
+		}
+	}
+	return list, err
 }
 
 // golds are the right answers of a row: a text, a number, or a list of them. A

@@ -84,7 +84,7 @@ type Options struct {
 var (
 	PromptNames = []string{"problem", "question", "prompt", "instruction", "input", "query", "messages", "conversations", "conversation"}
 	AnswerNames = []string{"answer", "final_answer", "expected_answer", "correct_answer", "answerKey", "ground_truth",
-		"gold", "target", "reward_model.ground_truth", "solution"}
+		"gold", "target", "reward_model.ground_truth", "answers", "reference", "solution"}
 	IDNames = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
 )
 

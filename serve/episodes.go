@@ -34,6 +34,7 @@ type Episodes struct {
 	command []string // the command that is run for each episode; nil to wait for programs
 	url     string   // the address for programs
 	stop    func()
+	log     *slog.Logger
 	unpaid  sync.Once // the log says once that a reward was told with a key that only asks
 
 	mu      sync.Mutex
@@ -49,7 +50,7 @@ func StartEpisodes(addr, name, key string, command []string, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	d := &Episodes{name: name, key: key, command: command, url: "http://" + listener.Addr().String() + "/v1", changed: make(chan struct{})}
+	d := &Episodes{name: name, key: key, command: command, log: log, url: "http://" + listener.Addr().String() + "/v1", changed: make(chan struct{})}
 	d.stop = serveOn(listener, http.HandlerFunc(d.serve), key != "",
 		"anyone who reaches this address can use the policy and play its episodes; --api-key-env asks for a key", log)
 	log.Info("programs can ask the policy", "url", d.url)
@@ -131,6 +132,7 @@ func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(en
 		stop() // without it no request is answered
 	}()
 	d.set(r, false)
+	go r.wait(ctx, len(r.left), 3*time.Second)
 	stats = r.play(ctx, ended)
 	d.set(nil, false)
 	err = ctx.Err()
@@ -139,6 +141,24 @@ func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(en
 		err = other
 	}
 	return stats, err
+}
+
+// wait says, more and more seldom, how many of all episodes have begun, until all have or ctx ends.
+func (r *round) wait(ctx context.Context, all int, often time.Duration) {
+	for ; ; often *= 3 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(often):
+		}
+		r.mu.Lock()
+		left := len(r.left)
+		r.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		r.log.Info(fmt.Sprintf("waiting for programs: %d of %d episodes begun", all-left, all), "url", r.url)
+	}
 }
 
 // waiting is how many responses may wait for a slot besides the episodes.

@@ -224,6 +224,15 @@ func (t Template) Foreign(k *Tokenizer) bool {
 	return !known && t.Prefix == qwenMathPrefix
 }
 
+// Instruction is the instruction to answer in a box that the template adds to a text, "" if it
+// adds none.
+func (t Template) Instruction() string {
+	if strings.Contains(t.Prefix+t.Suffix, instruction) {
+		return instruction
+	}
+	return ""
+}
+
 // Talks says whether prompts in the template are turns of a chat that the tokenizer's
 // chat template can continue.
 func (t Template) Talks(k *Tokenizer) bool {

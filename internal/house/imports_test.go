@@ -14,8 +14,9 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy objectives objectives/objectivetest objectives/policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings internal/peers"},
+	{"cmd", "runs policy objectives objectives/objectivetest objectives/policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings internal/peers"},
 	{"cmd/onering", "cmd"},
+	{"runs", ""},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
 	{"tokenize/jinja", "internal/ordered"},

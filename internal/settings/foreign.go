@@ -27,7 +27,11 @@ func (r *Resolved) foreign(key string, flags map[string]string) string {
 		}
 		for path := range strings.FieldsSeq(answer) {
 			if f := r.find(path); f != nil {
-				return strings.TrimSuffix("; here it is "+called(flags, path, path)+": "+f.tag.Get("help"), ": ")
+				name := path
+				if flags != nil { // of a command line
+					name = called(flags, path, "--set "+path+"=...")
+				}
+				return strings.TrimSuffix("; here it is "+name+": "+f.tag.Get("help"), ": ")
 			}
 			section, _, _ := strings.Cut(path, ".")
 			if slices.ContainsFunc(r.sections, func(t Section) bool { return t.Name == section && plugOf(t.Pointer) != nil }) {

@@ -123,7 +123,7 @@ func TestCalled(t *testing.T) {
 	for _, x := range []struct{ flag, has, want string }{
 		{"learning-rate", "optimizer.learning_rate=lr", "; here it is --lr: the rate"},
 		{"learning_rate", "optimizer.learning_rate=lr", "; here it is --lr: the rate"},
-		{"learning-rate", "", "; here it is optimizer.learning_rate: the rate"},
+		{"learning-rate", "", "; here it is --set optimizer.learning_rate=...: the rate"},
 		{"adam_beta1", "optimizer.beta1=decay", "; here it is --decay: the decay"},
 		{"model", "", "; it is --set model.path=..."},
 		{"beta1", "", "; it is --set optimizer.beta1=..."},

@@ -60,6 +60,17 @@ func (a *Adapter) Settings() Settings {
 	return s
 }
 
+// Differs returns an error if what is stated is neither a default nor what s, the settings of the
+// adapter in dir, has.
+func (s Settings) Differs(stated Settings, dir string) error {
+	var errs settings.Errors
+	usual, said := Default(), "the adapter in "+dir+" has %v: leave it out, or begin a new adapter"
+	errs.Want("lora.rank", stated.Rank, stated.Rank == usual.Rank || stated.Rank == s.Rank, fmt.Sprintf(said, s.Rank))
+	errs.Want("lora.alpha", stated.Alpha, stated.Alpha == usual.Alpha || stated.RSLoRA || stated.Alpha == s.Alpha, fmt.Sprintf(said, s.Alpha))
+	errs.Want("lora.targets", stated.Targets, slices.Equal(stated.Targets, usual.Targets) || slices.Equal(stated.Targets, s.Targets), fmt.Sprintf(said, s.Targets))
+	return errors.Join(errs...)
+}
+
 // New returns a new adapter of the model m, which model names. Targets that m lacks are a *settings.Error.
 func New(s Settings, m models.Model, model string) (*Adapter, error) {
 	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, Targets: targets{list: s.Targets, single: len(s.Targets) == 1 && s.Targets[0] == allLinear}}

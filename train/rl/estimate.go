@@ -383,10 +383,10 @@ func (e MemoryEstimate) Check(c Config, model models.Model) error {
 		if e.onHost(e.Certain()-e.Of("reference").Device) <= e.Available {
 			advice += ", or an objective without a reference policy (kl_beta = 0)"
 		}
-	} else if set, err := e.fitting(c, model); err != nil {
+	} else if less, err := e.fitting(c, model); err != nil {
 		return err
-	} else if set != nil {
-		advice = "set " + strings.Join(set, " and ")
+	} else if less != nil {
+		advice = "set " + strings.Join(changed(c, *less), " and ")
 	} else {
 		advice = "no rollout.slots, train.micro_tokens and rollout.max_new_tokens alone make it fit; take " + fewer
 	}
@@ -394,16 +394,16 @@ func (e MemoryEstimate) Check(c Config, model models.Model) error {
 		who, memory.Text(e.onHost(e.Peak)), e.assumed(), memory.Text(e.Available), advice)
 }
 
-// fitting returns the settings of c with slots and micro-batches halved as few times as
+// fitting returns c with slots and micro-batches halved as few times as
 // make the run fit, and among several those with the least memory; only if that is not
 // enough, responses are shortened.
-func (e MemoryEstimate) fitting(c Config, model models.Model) (set []string, err error) {
+func (e MemoryEstimate) fitting(c Config, model models.Model) (fits *Config, err error) {
 	s, err := c.architecture(model)
 	if err != nil {
 		return nil, err
 	}
-	for n := c.Rollout.MaxNewTokens; n > 0 && set == nil; n /= 2 {
-		for halvings, some := 0, true; some && set == nil; halvings++ {
+	for n := c.Rollout.MaxNewTokens; n > 0 && fits == nil; n /= 2 {
+		for halvings, some := 0, true; some && fits == nil; halvings++ {
 			some = false
 			peak := e.Available
 			for k := range halvings + 1 {
@@ -418,20 +418,23 @@ func (e MemoryEstimate) fitting(c Config, model models.Model) (set []string, err
 					return nil, err
 				}
 				if taken := now.onHost(now.Peak); taken <= peak {
-					set, peak = changed(c, less), taken
+					fits, peak = &less, taken
 				}
 			}
 		}
 	}
-	return set, nil
+	return fits, nil
 }
 
 // changed lists the sizes in less that differ from c.
 func changed(c, less Config) (set []string) {
-	was := []int{c.Rollout.Slots, c.Train.MicroTokens, c.Rollout.MaxNewTokens}
-	for i, now := range []int{less.Rollout.Slots, less.Train.MicroTokens, less.Rollout.MaxNewTokens} {
-		if now != was[i] {
-			set = append(set, fmt.Sprintf("%s = %d", [...]string{"rollout.slots", "train.micro_tokens", "rollout.max_new_tokens"}[i], now))
+	sizes := func(c Config) []int {
+		return []int{c.Rollout.Slots, c.Train.MicroTokens, c.Rollout.MaxNewTokens, c.Rollout.PromptsPerRound, c.Train.BatchSize}
+	}
+	was := sizes(c)
+	for i, key := range strings.Fields("rollout.slots train.micro_tokens rollout.max_new_tokens rollout.prompts_per_round train.batch_size") {
+		if now := sizes(less)[i]; now != was[i] {
+			set = append(set, fmt.Sprintf("%s = %d", key, now))
 		}
 	}
 	return set

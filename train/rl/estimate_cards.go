@@ -2,6 +2,7 @@ package rl
 
 import (
 	"fmt"
+	goruntime "runtime"
 	"slices"
 
 	"onering/internal/bench/limits"
@@ -228,16 +229,66 @@ func (s sized) round(c Config, split Split) limits.Round {
 	return r
 }
 
-// seconds estimates r on a GPU, and says whether similar rounds were measured.
-func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
-	for _, more := range []bool{
-		!objectives.NeedsOf(c.Objective.Settings).Apart, // all passes of a step go forward before the first goes backward
-		c.Rollout.OldLogProb == "rescore" || objectives.NeedsOf(c.Objective.Settings).Squares, objectives.NeedsOf(c.Objective.Settings).Reference,
-	} {
-		if more {
-			r.Again++
+// RoundSeconds estimates how long a round of c takes on this machine: on its CPUs, or on a GPU as
+// its Plan says, the first of plans. It is 0 if nothing is known.
+func (c Config) RoundSeconds(model models.Model, split Split, plans []Plan) float64 {
+	s, err := c.architecture(model)
+	switch {
+	case err != nil:
+		return 0
+	case c.onGPU() && len(plans) > 0 && plans[0].Here:
+		return plans[0].Seconds
+	case c.onGPU():
+		return 0
+	}
+	r, cores := s.round(c, split), c.Runtime.Threads
+	if cores == 0 {
+		cores = max(1, goruntime.GOMAXPROCS(0)/max(1, split.OnHost))
+	}
+	r.Slots, r.Again = c.Rollout.Slots, c.forwards()
+	return r.SecondsOnCPU(cores)
+}
+
+// fittingSeconds is how long a round of the recipe small may take.
+const fittingSeconds = 300
+
+// Fit makes the sizes of c that are open fit this machine: as few problems a round as make it
+// last at most fittingSeconds, and slots, passes and responses that fit its memory. It says
+// which it has set.
+func (c *Config) Fit(model models.Model, split Split, open func(key string) bool) (set []string, err error) {
+	r, t := &c.Rollout, &c.Train
+	was, sized := *c, open("rollout.prompts_per_round") && open("train.batch_size")
+	for sized && r.PromptsPerRound > 2 && t.BatchSize > 1 && c.RoundSeconds(model, split, nil) > fittingSeconds {
+		r.PromptsPerRound, t.BatchSize = r.PromptsPerRound/2, t.BatchSize/2
+	}
+	e, err := c.EstimateMemory(model, split)
+	if err == nil && e.Available > 0 && e.onHost(e.Peak) > e.Available && open("rollout.slots") && open("train.micro_tokens") && open("rollout.max_new_tokens") {
+		var less *Config
+		if less, err = e.fitting(*c, model); less != nil {
+			*c = *less
 		}
 	}
+	return changed(was, *c), err
+}
+
+// forwards counts the forward passes of a round over what it learns, in addition to one for each
+// step.
+func (c Config) forwards() (n float64) {
+	needs := objectives.NeedsOf(c.Objective.Settings)
+	for _, more := range []bool{
+		!needs.Apart, // all passes of a step go forward before the first goes backward
+		c.Rollout.OldLogProb == "rescore" || needs.Squares, needs.Reference,
+	} {
+		if more {
+			n++
+		}
+	}
+	return n
+}
+
+// seconds estimates r on a GPU, and says whether similar rounds were measured.
+func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
+	r.Again += c.forwards()
 	seconds, measured := r.Seconds(gpu)
 	return seconds, measured && !c.LoRA.On && policy.ComputeTypes[c.Model.DType] != models.F32
 }

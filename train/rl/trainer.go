@@ -88,7 +88,11 @@ func ready(ctx context.Context, c Config, log *slog.Logger) error {
 		return err
 	}
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
-		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
+		attrs := []any{"extract", rule, "template", template.Name}
+		if asked := template.Instruction(); asked != "" {
+			attrs = append(attrs, "instruction", asked)
+		}
+		log.Info("where responses have to state their answers", attrs...)
 	}
 	return nil
 }

@@ -5,10 +5,15 @@
 package sft
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
+	"slices"
 
 	"onering/data"
 	"onering/internal/settings"
+	"onering/internal/strict"
 	"onering/models/optim/adamw"
 	"onering/policy"
 	"onering/tokenize"
@@ -43,6 +48,48 @@ type modelConfig struct {
 // settings are those of a prompt template.
 func (c modelConfig) settings() tokenize.TemplateSettings {
 	return tokenize.TemplateSettings{Template: c.Template, System: c.System, Args: c.Args}
+}
+
+// AskAsTaught completes the template by what the demonstrations show, so that whatever opens the
+// model afterwards asks it as it was taught: where all are conversations the template is chat,
+// with the system message and the arguments that all of them have. It changes no demonstration.
+func (c *Config) AskAsTaught(list []data.Demonstration) error {
+	m := &c.Model
+	if t, err := m.settings().PromptTemplate(); err != nil || !t.Auto || slices.ContainsFunc(list, func(d data.Demonstration) bool { return d.Chat == nil }) {
+		return err
+	}
+	m.Template = "chat"
+	var system string
+	var args json.RawMessage // an object
+	for i, d := range list {
+		var row struct {
+			Args json.RawMessage `json:"chat_template_kwargs"`
+		}
+		own := ""
+		if first := d.Chat.Messages[0]; first.Role == "system" {
+			own = first.Content
+		}
+		if source, err := d.Chat.MarshalJSON(); err != nil || i == 0 || args != nil {
+			if err = cmp.Or(err, strict.JSON(source, &row)); err != nil {
+				return err
+			}
+		}
+		if i == 0 {
+			system, args = own, row.Args
+		}
+		if own != system {
+			system = ""
+		}
+		if !bytes.Equal(row.Args, args) {
+			args = nil
+		}
+	}
+	m.System = cmp.Or(m.System, system)
+	if args == nil || len(m.Args) > 0 {
+		return nil
+	}
+	var named map[string]any
+	return cmp.Or(strict.JSON(args, &named), m.Args.UnmarshalTOML(named))
 }
 
 // A dataConfig says which demonstrations are learned.

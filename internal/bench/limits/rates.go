@@ -76,6 +76,22 @@ func (r Round) Seconds(gpu string) (seconds float64, measured bool) {
 	return seconds, known && n >= a.parameters/2 && n <= 2*b.parameters
 }
 
+// What a core of a CPU does: products and bytes a second, and seconds between the runs of a
+// step. A core with AVX-512 is nearly twice as fast, an old one half.
+const coreFLOPS, hostBytes, stepOverhead = 1e11, 2e10, 5e-4
+
+// SecondsOnCPU estimates how long the round takes on so many cores, to a factor of about two: the
+// weights are read in each step of sampling, and a learned token passes them forward twice and
+// backward.
+func (r Round) SecondsOnCPU(cores int) float64 {
+	n, rate := float64(r.Parameters), coreFLOPS*float64(max(1, cores))
+	seconds := r.decode(func(rows, context float64) float64 {
+		return stepOverhead + max(4*n/hostBytes, 2*n*rows/rate) + context*float64(r.TokenBytes)/hostBytes
+	})
+	seconds += 2 * n / rate * (float64(r.Prompts*r.Prompt) + float64(r.Learned)*(4+r.Again))
+	return seconds + float64(r.Steps)*28*n/hostBytes
+}
+
 // decode adds up the steps that sample the responses: a slot takes the next response when
 // its own ends. step returns the time for the rows and their tokens in the cache.
 func (r Round) decode(step func(rows, context float64) float64) (sum float64) {
