@@ -138,9 +138,12 @@ class Model:
         lengths = np.array([len(p) for p in prompts])
         cache = {p["name"]: np.zeros((len(prompts), G, S, s["cache_width"]), np.float32)
                  for p in self.graphs["prefill"]["inputs"] if p.get("role") in ("keys", "values")}
+        taps = next((int(p["shape"][1]) for p in self.graphs["prefill"]["inputs"] if p["name"] == "window"), 0)
         ids = np.array([p + [0] * (T - len(p)) for p in prompts])
         out = self.run("prefill", ids=ids, seqlens=lengths - 1, total=T, last=np.arange(len(prompts)) * T + lengths - 1,
-                       pos=np.tile(np.arange(T), len(prompts))[:, None], **self.angles(S), **cache)
+                       pos=np.tile(np.arange(T), len(prompts))[:, None], valid=(np.arange(T) < lengths[:, None])[:, :, None],
+                       window=lengths[:, None] + np.arange(taps), **self.angles(S), **cache)
+        cache.update({k.replace("present", "past"): x for k, x in out.items() if k.startswith("present")})  # states of one size
         hidden = out["hidden"].repeat(each, 0)  # a prompt is computed once
         cache = {k: x.repeat(each, 0) for k, x in cache.items()}
         pos, responses, logps, live = lengths.repeat(each), [[] for _ in range(B)], [[] for _ in range(B)], np.ones(B, bool)
@@ -155,7 +158,7 @@ class Model:
             at = np.stack(np.broadcast_arrays(np.arange(B)[:, None], np.arange(G), pos[:, None]), -1)
             mask = np.where(np.arange(S) > pos[:, None], LOWEST, 0)[:, None, None]
             band = np.where(np.arange(S) <= pos[:, None] - self.window(), LOWEST, mask[:, 0, 0])[:, None, None]
-            hidden = self.run("decode", ids=out["next"][:, None], pos=pos[:, None], at=at, mask=mask, band=band, **self.angles(S), **cache)["hidden"]
+            hidden = self.run("decode", ids=out["next"][:, None], pos=pos[:, None], at=at, mask=mask, band=band, active=np.ones((B, 1)), **self.angles(S), **cache)["hidden"]
             pos = pos + 1
         return responses, logps
 

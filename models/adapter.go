@@ -1,6 +1,9 @@
 package models
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // An Adapter adds low-rank products to some products of a model (LoRA). A module with the
 // weight W [out,in] then computes
@@ -13,19 +16,21 @@ type Adapter struct {
 	Rank  int
 	Scale float64
 	// Modules names the modules with such products in each layer, without the
-	// LayerPrefix: "self_attn.q_proj". They are the same in all layers, which share one
-	// Program.
+	// LayerPrefix: "self_attn.q_proj". They are the same in all layers that have them.
 	Modules []string
 }
 
-// ModulesOf lists the modules of a model's layer that may have low-rank products: the
+// ModulesOf lists the modules of a model's layers that may have low-rank products: the
 // names, without the LayerPrefix, of modules with a matrix.
 func ModulesOf(a Architecture) (names []string) {
 	l := a.Layout()
-	for _, name := range l.Names() {
-		module, ok := strings.CutPrefix(name, a.LayerPrefix(0))
-		if place, _ := l.Find(name); ok && len(place.Shape) == 2 {
-			names = append(names, strings.TrimSuffix(module, ".weight"))
+	for i := range a.Geometry().Layers {
+		for _, name := range l.Names() {
+			module, ok := strings.CutPrefix(name, a.LayerPrefix(i))
+			module = strings.TrimSuffix(module, ".weight")
+			if place, _ := l.Find(name); ok && len(place.Shape) == 2 && !slices.Contains(names, module) {
+				names = append(names, module)
+			}
 		}
 	}
 	return names

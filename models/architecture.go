@@ -84,11 +84,26 @@ type Kind struct {
 	Frequencies []float32 `json:"rope_frequencies"`
 	// Scale multiplies the cosines and sines of the angles.
 	Scale float32 `json:"rope_scale"`
+	// Mixer is what takes tokens of a row together.
+	Mixer Mixer `json:"mixer,omitempty"`
 	// Window is how many keys a query sees: its own and those right before it; 0 stands for all.
 	Window int `json:"window"`
 	// Program is the first kind that has the same layer Programs.
 	Program int `json:"program"`
+	// Kept is how many elements of each token a full layer stores in the type of products,
+	// beside elements of the stream.
+	Kept int `json:"-"`
 }
+
+// A Mixer is what takes the tokens of a row together in a layer.
+type Mixer string
+
+// The mixers. Layers with a convolution or the delta rule do not use the angles of their Kind.
+const (
+	Attention   Mixer = ""
+	Convolution Mixer = "convolution"
+	DeltaRule   Mixer = "delta rule"
+)
 
 // Turns reports whether the layers have a rotary embedding.
 func (k Kind) Turns() bool {
@@ -126,24 +141,31 @@ func (g Geometry) Kind(layer int) int {
 // pass: the input of each layer, from which that computes the layer again.
 func (g Geometry) InputBytes(n int) int { return 4 * n * g.Hidden * g.Layers }
 
-// StashBytes is how many bytes a full layer stores in addition, over n tokens, so that nothing
-// is computed again, but for the logits.
-func (g Geometry) StashBytes(n int) int {
-	return n * (g.Compute.Size()*2*(g.Heads*g.HeadDim+g.KVHeads*g.HeadDim+g.FFN) + 4*g.Hidden*(1+g.Normed))
+// StashBytes is how many bytes a layer stores in addition if it is full, over n tokens, so that
+// nothing is computed again, but for the logits.
+func (g Geometry) StashBytes(layer, n int) int {
+	return n * (g.Compute.Size()*g.Kinds[g.Kind(layer)].Kept + 4*g.Hidden*(1+g.Normed))
 }
 
 // FullBytes is how many bytes a forward pass over n tokens stores at most: everything of all
 // layers, and the logits.
 func (g Geometry) FullBytes(n int) int {
-	return g.InputBytes(n) + g.Layers*g.StashBytes(n) + 4*n*g.Vocab
+	all := g.InputBytes(n) + 4*n*g.Vocab
+	for i := range g.Layers {
+		all += g.StashBytes(i, n)
+	}
+	return all
 }
 
 // Full returns how many layers can be full in a pass over n tokens that stores up to a number
 // of bytes, and how many bytes of these are left then.
 func (g Geometry) Full(n, bytes int) (layers, left int) {
 	left = max(0, bytes-g.InputBytes(n))
-	layers = min(g.Layers, left/max(1, g.StashBytes(n)))
-	return layers, left - layers*g.StashBytes(n)
+	for layers < g.Layers && g.StashBytes(layers, n) <= left {
+		left -= g.StashBytes(layers, n)
+		layers++
+	}
+	return layers, left
 }
 
 // An Architecture builds the Programs of one model. Each names its weight inputs as the

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	goruntime "runtime"
 	"strings"
@@ -31,8 +32,15 @@ func (m Model) Init(seed uint64) (*Weights, error) {
 	var fills []func()
 	for _, t := range w.Tensors() {
 		switch {
-		case strings.HasSuffix(t.Name, ".bias"), m.names.ZeroNorms && isNorm(t): // the memory is zero already
-		case isNorm(t):
+		case strings.HasSuffix(t.Name, ".bias"), m.names.ZeroNorms && isNorm(t) && !strings.HasSuffix(t.Name, gatedNorm): // the memory is zero already
+		case strings.HasSuffix(t.Name, ".A_log"):
+			fills = append(fills, func() {
+				r := generator(seed, t.Name, 0)
+				for i := range t.Data {
+					t.Data[i] = float32(math.Log(0.01 + 15.99*r.Float64()))
+				}
+			})
+		case isNorm(t), strings.HasSuffix(t.Name, ".dt_bias"):
 			fills = append(fills, func() {
 				for i := range t.Data {
 					t.Data[i] = 1
@@ -56,19 +64,27 @@ func (m Model) Init(seed uint64) (*Weights, error) {
 	return w, nil
 }
 
+// gatedNorm ends the name of a norm that multiplies by its weight in every model.
+const gatedNorm = ".linear_attn.norm.weight"
+
 // isNorm says whether a tensor is the weight of a norm.
 func isNorm(t Tensor) bool { return strings.HasSuffix(t.Name, "norm.weight") }
 
 // drawNormal fills one block of a tensor.
 func drawNormal(block []float32, std float64, seed uint64, tensor string, number int) {
+	r := generator(seed, tensor, number)
+	for i := range block {
+		block[i] = float32(r.NormFloat64() * std)
+	}
+}
+
+// generator returns the random numbers of a block of a tensor.
+func generator(seed uint64, tensor string, number int) *rand.Rand {
 	key := make([]byte, 0, 128)
 	key = binary.LittleEndian.AppendUint64(key, seed)
 	key = binary.LittleEndian.AppendUint64(key, uint64(number))
 	key = append(key, tensor...)
-	r := rand.New(rand.NewChaCha8(sha256.Sum256(key)))
-	for i := range block {
-		block[i] = float32(r.NormFloat64() * std)
-	}
+	return rand.New(rand.NewChaCha8(sha256.Sum256(key)))
 }
 
 // AtOnce calls run with each number below n, on several threads at once.

@@ -54,3 +54,13 @@ func (g Geometry) Attending() (n int) {
 	}
 	return max(1, n)
 }
+
+// WindowTokens is how many tokens a convolution needs before a new one; 0 if there is none.
+func (g Geometry) WindowTokens() int {
+	for _, s := range g.States {
+		if s.Role == Window {
+			return s.Shape[0]
+		}
+	}
+	return 0
+}

@@ -83,7 +83,7 @@ func TestPassesShareActivations(t *testing.T) {
 	_, _, _, less := run(true)
 	n := len(batch[0][0].Tokens) + len(batch[0][1].Tokens) + len(batch[0][2].Tokens) - 3 // tokens of the first pass, which keeps more activations
 	for _, full := range []int{1, layers, layers + 1} {                                  // The last pass has room for the logits.
-		base, each := g.InputBytes(n), g.StashBytes(n)
+		base, each := g.InputBytes(n), g.StashBytes(0, n)
 		logits := 4 * (n + 3 - 3*4) * g.Vocab // of the response tokens
 		kept := min(full, layers) * each
 		if most = base + kept + logits - 1; full > layers {

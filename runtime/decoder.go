@@ -273,6 +273,7 @@ type stepSession struct {
 	at     [2]buffer    // by part, int64 [B,G,3], where in the cache each row's new keys and values go
 	masks  [2][2]buffer // by part, [B,1,1,S], added to the scores of attention, without and with a window
 	places buffer       // int64 [S], the numbers 0 to S-1
+	active [2]buffer    // by part, [B,1], 1 for rows that get a token, 0 for others
 }
 
 func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
@@ -291,6 +292,7 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	s := &stepSession{decodeSession: session, places: d.env.buffer(models.I64)}
 	for i := range s.at {
 		s.at[i], s.masks[i] = hostBuffer(models.I64), [2]buffer{hostBuffer(models.F32), hostBuffer(models.F32)}
+		s.active[i] = hostBuffer(models.F32)
 	}
 	return s, nil
 }
@@ -410,6 +412,13 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []ca
 	first := 0
 	for i, p := range parts {
 		s.fillPart(b, i, d.geometry, p.tokens, pos[first:first+p.rows])
+		active := fillIf[float32](b, models.InPart(ports.Active, i), &s.active[i], int64(p.rows), 1)
+		clear(active)
+		for row := range active {
+			if first+row < len(at) && !at[first+row].Idle {
+				active[row] = 1
+			}
+		}
 		first += p.rows
 	}
 	return s.fillPlaces(b, parts[0].tokens)
@@ -479,7 +488,7 @@ func (d *Decoder) Release() {
 func (d *Decoder) Close() {
 	for _, s := range d.steps {
 		s.close()
-		closeBuffers(&s.at[0], &s.at[1], &s.masks[0][0], &s.masks[0][1], &s.masks[1][0], &s.masks[1][1], &s.places)
+		closeBuffers(&s.at[0], &s.at[1], &s.masks[0][0], &s.masks[0][1], &s.masks[1][0], &s.masks[1][1], &s.places, &s.active[0], &s.active[1])
 	}
 	d.steps = nil
 	for x := range d.prefixes {

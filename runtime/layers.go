@@ -122,19 +122,14 @@ func (p *Pass) bindLayer(b *Binding, layer int, x *buffer) {
 	angles, mask := &tables.angles[kind], tables.maskOf(p.learner.geometry.Kinds[kind]).value
 	v, err := x.of(p.streamShape()...)
 	b.in(ports.Stream, v, err)
-	b.in(ports.Positions, in.pos.value, nil)
-	b.in(ports.Cos, angles.cos.value, nil)
-	b.in(ports.Sin, angles.sin.value, nil)
-	for _, name := range []string{ports.Mask, ports.Band} {
-		if b.has(name) {
-			b.in(name, mask, nil)
+	for name, v := range map[string]*Value{ports.Positions: in.pos.value, ports.Cos: angles.cos.value, ports.Sin: angles.sin.value,
+		ports.Mask: mask, ports.Band: mask, ports.BlockBounds: in.bounds.value} {
+		if b.has(name) { // kinds of layers need different inputs
+			b.in(name, v, nil)
 		}
 	}
 	b.in(ports.PackedRows, in.rows.value, nil)
 	b.in(ports.PackedTokens, in.tokens.value, nil)
-	if p.blocks > 1 {
-		b.in(ports.BlockBounds, in.bounds.value, nil)
-	}
 }
 
 // streamShape returns the shape [N,D] of the inputs and outputs of layers.

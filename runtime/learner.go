@@ -122,7 +122,8 @@ func (l *Learner) open() (err error) {
 		l.back.final = finals(l)
 	}
 	if k := l.env.memory.Kernels; k != nil {
-		forward, _, err := l.arch().Layer(0, false, 1) // any plain layer: only its attention matters
+		attends := func(k models.Kind) bool { return k.Mixer == models.Attention } // only attention matters here
+		forward, _, err := l.arch().Layer(max(0, slices.IndexFunc(l.geometry.Kinds, attends)), false, 1)
 		if err != nil {
 			return err
 		}

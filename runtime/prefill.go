@@ -31,6 +31,8 @@ type prefillBatch struct {
 type prefillSession struct {
 	decodeSession
 	last  buffer        // int64 [B], the packed index of each prompt's last token
+	valid buffer        // [B,T,1], 1 where a prompt has a token, else 0
+	ends  buffer        // int64 [B,L-1], the places of the last tokens behind L-1 zeros
 	spare *prefillBatch // a batch that no prefix uses, for the next prompts; may be nil
 	made  int           // how many batches got new memory
 }
@@ -59,7 +61,7 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.prefill = &prefillSession{decodeSession: s, last: hostBuffer(models.I64)}
+		d.prefill = &prefillSession{decodeSession: s, last: hostBuffer(models.I64), valid: hostBuffer(models.F32), ends: hostBuffer(models.I64)}
 	}
 	s := d.prefill
 	batch, err := s.batch(d, len(prompts), tokens)
@@ -141,6 +143,8 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, 
 	pos := fillIf[int64](b, ports.Positions, &s.pos, batch*int64(tokens), 1)
 	mask := fillIf[float32](b, ports.Mask, &s.mask, int64(tokens), int64(tokens))
 	band := fillIf[float32](b, ports.Band, &s.band, int64(tokens), int64(tokens))
+	valid := fillIf[float32](b, ports.Valid, &s.valid, batch, int64(tokens), 1)
+	ends := fillIf[int64](b, ports.PromptWindow, &s.ends, batch, int64(g.WindowTokens()))
 	hidden, err := to.of(batch, int64(g.Hidden))
 	b.out(ports.Hidden, hidden, err)
 	if b.failed != nil {
@@ -152,6 +156,15 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, 
 			ids[i*tokens+t] = int64(id)
 		}
 		last[i] = int64(i*tokens + len(p) - 1)
+	}
+	for i := range valid {
+		valid[i] = 0
+		if i%tokens < len(prompts[i/tokens]) {
+			valid[i] = 1
+		}
+	}
+	for i := range ends {
+		ends[i] = int64(len(prompts[i/g.WindowTokens()]) + i%g.WindowTokens())
 	}
 	for i := range lens {
 		lens[i] = int32(len(prompts[i]) - 1)
@@ -173,7 +186,7 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, 
 
 func (s *prefillSession) close() {
 	s.decodeSession.close()
-	s.last.close()
+	closeBuffers(&s.last, &s.valid, &s.ends)
 	s.free(s.spare)
 }
 

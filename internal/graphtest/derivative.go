@@ -3,7 +3,7 @@ package graphtest
 // Derivative returns df/dx by central differences of fourth order; f must read *x, which
 // Derivative restores. For smooth f of the order of 1 the error is about 1e-10.
 func Derivative(f func() float64, x *float64) float64 {
-	const h = 1e-3
+	const h = 2e-4
 	at := *x
 	defer func() { *x = at }()
 	y := func(step float64) float64 {

@@ -37,7 +37,6 @@ func init() {
 		"Sqrt":       function(floating, math.Sqrt),
 		"Reciprocal": function(floating, func(x float64) float64 { return 1 / x }),
 		"Sigmoid":    function(floating, sigmoid),
-		"Softplus":   function(floating, func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }),
 		"Scan":       scan,
 		"Tanh":       function(floating, math.Tanh),
 

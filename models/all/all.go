@@ -5,6 +5,7 @@ package all
 import (
 	_ "onering/models/gemma"
 	_ "onering/models/granite"
+	_ "onering/models/lfm2"
 	_ "onering/models/llama"
 	_ "onering/models/mistral"
 	_ "onering/models/olmo"
@@ -12,6 +13,7 @@ import (
 	_ "onering/models/phi3"
 	_ "onering/models/qwen2"
 	_ "onering/models/qwen3"
+	_ "onering/models/qwen35"
 	_ "onering/models/smollm3"
 	_ "onering/models/wrapped"
 )

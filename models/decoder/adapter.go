@@ -23,12 +23,12 @@ func (a Architecture) adapted(parts []module) []module {
 	return out
 }
 
-// operands groups the modules of a layer by their operand: the joined names of each
+// operands groups the modules of a layer of a kind by their operand: the joined names of each
 // group, and the width of its operand.
-func (s Shape) operands() []operand {
-	n := s.Names
+func (s Shape) operands(kind models.Kind) []operand {
+	n, m := s.Names, s.mixer(kind)
 	return []operand{
-		{n.QKV, s.Hidden, s.joined(n.QKV, s.qkv())}, {n.O, s.Heads * s.HeadDim, []module{{n.O, s.Hidden}}},
+		{m.in.name, m.in.width, s.joined(m.in.name, m.in.modules)}, m.out,
 		{n.GateUp, s.Hidden, s.joined(n.GateUp, s.gateUp())}, {n.Down, s.FFN, []module{{n.Down, s.Hidden}}},
 	}
 }
@@ -62,9 +62,13 @@ func (a Architecture) checkAdapter() error {
 		return fmt.Errorf("an adapter's rank (%d) must be from 1 to %d", x.Rank, maxSize)
 	}
 	var known []string
-	for _, o := range a.operands() {
-		for _, m := range o.modules {
-			known = append(known, m.name)
+	for _, k := range a.kinds() {
+		for _, o := range a.operands(k) {
+			for _, m := range o.modules {
+				if !slices.Contains(known, m.name) {
+					known = append(known, m.name)
+				}
+			}
 		}
 	}
 	for _, name := range x.Modules {
@@ -94,7 +98,7 @@ func (a Architecture) AdapterLayout() *models.Layout {
 func (a Architecture) adapterFused() (table []models.Fused) {
 	for i := range a.Layers {
 		prefix := models.AdapterPrefix + a.LayerPrefix(i)
-		for _, o := range a.operands() {
+		for _, o := range a.operands(a.kind(i)) {
 			parts := a.adapted(o.modules)
 			if len(parts) == 0 {
 				continue
@@ -180,13 +184,16 @@ func (w *weights) withAdapter(form models.Form, m module, low, y *graph.Node) *g
 	return graph.Gemm(b, low, y, false, false)
 }
 
-// adaptedQKV is the product of q, k and v with h, with their low-rank products.
-func (a decoding) adaptedQKV(form models.Form, h, w, b *graph.Node, weights *weights) *graph.Node {
-	parts, sizes := a.qkv(), []int(nil)
+// adaptedProduct is the product of the modules of one operand with h, with their low-rank products.
+func (a decoding) adaptedProduct(form models.Form, of operand, h, w, b *graph.Node, weights *weights) *graph.Node {
+	parts, sizes := of.modules, []int(nil)
 	for _, m := range parts {
 		sizes = append(sizes, m.rows)
 	}
-	low := weights.low(form, a.Names.QKV, parts, h)
+	low := weights.low(form, of.name, parts, h)
+	if len(parts) == 1 {
+		return upright(form, weights.withAdapter(form, parts[0], low[0], oriented(form, h, w, b)))
+	}
 	split := slices.Clone(graph.Split(oriented(form, h, w, b), numbers(form), sizes...))
 	for i, m := range parts {
 		split[i] = weights.withAdapter(form, m, low[i], split[i])

@@ -343,8 +343,9 @@ func (a decoding) decoder(name string, tokens any, form models.Form, parts int, 
 		x := graph.Reshape(graph.Gather(parameter(g, a.Names.Embedding, models.F32, a.Vocab, a.Hidden), ids), -1, a.Hidden)
 		x = a.embedded(x)
 		attention := attend(g, ids, x, angles)
+		rows := a.recurrent(g, ids, tokens != 1, max(1, parts))
 		for i := range a.Layers {
-			x = a.decodeLayer(g, i, form, parts, x, attention)
+			x = a.decodeLayer(g, i, form, parts, x, attention, rows)
 		}
 		if tokens != 1 {
 			x = graph.Gather(x, g.Input(ports.LastTokens, models.I64, graph.Dims("B")))
@@ -358,52 +359,88 @@ func (a decoding) decoder(name string, tokens any, form models.Form, parts int, 
 }
 
 // decodeLayer is layer i from x [N,D] to [N,D].
-func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int, x *graph.Node, attend attention) *graph.Node {
-	d, n := a.Hidden, a.Names
+func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int, x *graph.Node, attend attention, rows func(layer int) rowwise) *graph.Node {
+	d, n, kind := a.Hidden, a.Names, a.kind(i)
+	m := a.mixer(kind)
 	weights := weights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i), widened: map[string]*graph.Node{}}
 	var before []graph.Cache
-	for part := range parts {
-		before = append(before, graph.Cache{K: a.cached(g, "key", models.Keys, i, part, parts), V: a.cached(g, "value", models.Values, i, part, parts)})
+	if kind.Mixer == models.Attention {
+		for part := range parts {
+			before = append(before, graph.Cache{K: a.cached(g, a.state(i, models.Keys), part, parts), V: a.cached(g, a.state(i, models.Values), part, parts)})
+		}
 	}
-	weights.widen(d, module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim})
-	weights.widen(a.Heads*a.HeadDim, module{n.O, d})
+	whole := module{m.in.name, m.in.rows()}
+	weights.widen(d, whole)
+	weights.widen(m.out.width, m.out.modules...)
 	weights.widen(d, a.gateUp()...)
 	weights.widen(a.FFN, module{n.Down, d})
 	h := a.narrow(weights.normed(x, n.InputNorm))
-	var qkv *graph.Node
-	w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias)
-	if len(a.adapted(a.joined(n.QKV, a.qkv()))) > 0 {
-		qkv = a.adaptedQKV(form, h, w, b, &weights)
+	var mixed *graph.Node
+	w, b := weights.product(whole, d, m.bias)
+	if len(a.adapted(a.joined(m.in.name, m.in.modules))) > 0 {
+		mixed = a.adaptedProduct(form, m.in, h, w, b, &weights)
 	} else {
-		qkv = product(form, h, w, b)
+		mixed = product(form, h, w, b)
+	}
+	var o *graph.Node
+	if kind.Mixer == models.Attention {
+		o = a.attendIn(g, i, mixed, before, parts, &weights, attend)
+	} else {
+		var sizes []int
+		for _, p := range m.in.modules {
+			sizes = append(sizes, p.rows)
+		}
+		o = a.mixed(kind, &weights, graph.Split(mixed, 1, sizes...), rows(i))
+	}
+	x = a.onto(form, x, o, m.out.modules[0], m.outBias, n.AttentionNorm, &weights)
+	h = a.narrow(weights.normed(x, n.PostNorm))
+	return a.mlp(form, x, h, &weights)
+}
+
+// attendIn is attention of a layer for its product qkv, with norms and gates, and declares the
+// cache after it.
+func (a decoding) attendIn(g *graph.Graph, layer int, qkv *graph.Node, before []graph.Cache, parts int, weights *weights, attend attention) *graph.Node {
+	hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+	var gate *graph.Node
+	if a.Block.OutputGate {
+		split := graph.Split(qkv, 1, 2*hk, 2*gk)
+		var q *graph.Node
+		q, gate = a.queriesAndGate(split[0])
+		qkv = graph.Concat(1, q, split[1])
 	}
 	if a.Block.QKNorm { // in float32; turn rounds them, as in Layer
-		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-		q, k := weights.norm(n.QNorm, a.normWidth(a.Heads)), weights.norm(n.KNorm, a.normWidth(a.KVHeads))
+		q, k := weights.norm(a.Names.QNorm, a.normWidth(a.Heads)), weights.norm(a.Names.KNorm, a.normWidth(a.KVHeads))
 		parts := graph.Split(widen(qkv), 1, hk, gk, gk)
 		qkv = graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2])
 	}
-	o, now := attend(i, qkv, before)
+	o, now := attend(layer, qkv, before)
 	for part := range now {
 		var was graph.Cache
 		if parts > 0 {
 			was = before[part]
 		}
-		present(g, "key", models.Keys, i, part, now[part].K, was.K)
-		present(g, "value", models.Values, i, part, now[part].V, was.V)
+		present(g, a.state(layer, models.Keys), part, now[part].K, was.K)
+		present(g, a.state(layer, models.Values), part, now[part].V, was.V)
 	}
-	x = a.onto(form, x, o, module{n.O, d}, a.Block.OBias, n.AttentionNorm, &weights)
-	h = a.narrow(weights.normed(x, n.PostNorm))
-	return a.mlp(form, x, h, &weights)
+	return a.throughGate(o, gate)
 }
 
-// cached declares the keys or the values of earlier tokens in a layer and a part of the
-// cache.
-func (a decoding) cached(g *graph.Graph, what string, role models.Role, layer, part, parts int) *graph.Node {
-	name := models.InPart(fmt.Sprintf("past_%s.%d", what, layer), part)
-	g.Use(name, models.Use{Role: role, Layer: layer, Part: part})
+// stateNames are what names of ports call the states.
+var stateNames = map[models.Role]string{models.Keys: "key", models.Values: "value", models.Window: "window", models.Memory: "memory"}
+
+// cached declares a state of earlier tokens in a part of the cache.
+func (a decoding) cached(g *graph.Graph, s models.State, part, parts int) *graph.Node {
+	name := models.InPart(fmt.Sprintf("past_%s.%d", stateNames[s.Role], s.Layer), part)
+	g.Use(name, models.Use{Role: s.Role, Layer: s.Layer, Part: part})
 	rows, places := partSizes(part, parts)
-	return g.Input(name, a.compute(), graph.Dims(rows, a.KVHeads, places, a.cacheWidth()))
+	sizes := []any{rows}
+	for i, n := range s.Shape {
+		if i == 1 && s.Grows() {
+			sizes = append(sizes, places)
+		}
+		sizes = append(sizes, n)
+	}
+	return g.Input(name, s.Type, graph.Dims(sizes...))
 }
 
 // partSizes returns the letters for the rows and for the places in a row of a part of the cache.
@@ -414,11 +451,11 @@ func partSizes(part, parts int) (rows, places string) {
 	return fmt.Sprintf("B%d", part), fmt.Sprintf("S%d", part)
 }
 
-// present returns the keys or the values of a layer with the new ones written onto
-// before; before is nil without earlier tokens.
-func present(g *graph.Graph, what string, role models.Role, layer, part int, now, before *graph.Node) {
-	name := models.InPart(fmt.Sprintf("present_%s.%d", what, layer), part)
-	g.Use(name, models.Use{Role: role, Layer: layer, Part: part})
+// present makes a state with the new tokens an output, onto the one before; that is nil
+// without earlier tokens.
+func present(g *graph.Graph, s models.State, part int, now, before *graph.Node) {
+	name := models.InPart(fmt.Sprintf("present_%s.%d", stateNames[s.Role], s.Layer), part)
+	g.Use(name, models.Use{Role: s.Role, Layer: s.Layer, Part: part})
 	if before == nil {
 		g.Output(name, now)
 		return

@@ -31,6 +31,8 @@ type Shape struct {
 	KindOf []int
 	// Sliding says what Read takes for a family some of whose layers may have a window.
 	Sliding *Sliding
+	// Other says what Read takes for a family some of whose layers have no attention.
+	Other *Other
 	// PartialRotary is a family's default of partial_rotary_factor: which part of a head is
 	// turned. 0 stands for a family that turns whole heads.
 	PartialRotary float64
@@ -51,6 +53,15 @@ type Block struct {
 	QKNorm, WideNorm bool
 	// PlusOne makes norms multiply by 1 + weight.
 	PlusOne bool
+	// OutputGate multiplies what attention gives by the sigmoid of gates, which are a second
+	// part of each head of the product of queries.
+	OutputGate bool
+	// Taps is how many tokens a convolution sees, its own and those before it, and ConvBias
+	// adds biases to a layer's convolution and its products.
+	Taps     int
+	ConvBias bool
+	// Delta has the sizes of layers with the delta rule.
+	Delta Delta
 	// GELU takes the place of SiLU, in the approximation by tanh.
 	GELU bool
 	// Fused is set if the files have queries, keys and values as one tensor, and gate and
@@ -65,6 +76,18 @@ type Block struct {
 	QueryScale  float64
 	QueryLength int
 }
+
+// An Other says which layers have another mixer than attention: layers with a name in
+// layer_types, and where that is absent those for which At is true.
+type Other struct {
+	Type  string
+	Mixer models.Mixer
+	At    func(layer int) bool
+}
+
+// A Delta has the sizes of the delta rule. Each head of keys serves ValueHeads/KeyHeads heads
+// of values that follow each other.
+type Delta struct{ KeyHeads, ValueHeads, KeyWidth, ValueWidth int }
 
 // An Architecture builds the Programs of a Shape for one way of computing. It
 // implements models.Architecture.
@@ -112,16 +135,6 @@ func (a Architecture) Geometry() models.Geometry {
 	return g
 }
 
-// states returns what the cache keeps of a row.
-func (a Architecture) states() (list []models.State) {
-	for i := range a.Layers {
-		for _, role := range []models.Role{models.Keys, models.Values} {
-			list = append(list, models.State{Use: models.Use{Role: role, Layer: i}, Type: a.compute(), Shape: []int{a.KVHeads, a.cacheWidth()}})
-		}
-	}
-	return list
-}
-
 // kinds returns Kinds or their default. Layers without a window share their Programs, and so
 // do layers with one.
 func (s Shape) kinds() models.Kinds {
@@ -131,7 +144,10 @@ func (s Shape) kinds() models.Kinds {
 		list = models.Kinds{{Frequencies: frequencies, Scale: scale}}
 	}
 	for i := range list {
-		list[i].Program = slices.IndexFunc(list, func(k models.Kind) bool { return (k.Window > 0) == (list[i].Window > 0) })
+		list[i].Program = slices.IndexFunc(list, func(k models.Kind) bool {
+			return (k.Window > 0) == (list[i].Window > 0) && k.Mixer == list[i].Mixer
+		})
+		list[i].Kept = s.mixer(list[i]).kept + 2*s.FFN
 	}
 	return list
 }
@@ -173,6 +189,10 @@ func (s Shape) validate() error {
 		return fmt.Errorf("rope_theta (%g) must be positive", s.RopeTheta)
 	case s.KindOf != nil && len(s.KindOf) != s.Layers:
 		return fmt.Errorf("kinds of %d layers, but num_hidden_layers is %d", len(s.KindOf), s.Layers)
+	case s.Other != nil && (s.Block.Taps < 2 || s.Block.Taps > 64):
+		return fmt.Errorf("a convolution over %d tokens (conv_L_cache, linear_conv_kernel_dim): from 2 to 64 are supported", s.Block.Taps)
+	case s.Block.Delta.KeyHeads > 0 && s.Block.Delta.ValueHeads%s.Block.Delta.KeyHeads != 0:
+		return fmt.Errorf("linear_num_value_heads (%d) must be divisible by linear_num_key_heads (%d)", s.Block.Delta.ValueHeads, s.Block.Delta.KeyHeads)
 	case !(s.RMSEps > 0) || s.RMSEps > 1:
 		return fmt.Errorf("rms_norm_eps (%g) must be positive and at most 1", s.RMSEps)
 	}

@@ -21,72 +21,119 @@ const (
 // intermediate values that may be stashed.
 type layer struct {
 	weights      weights
-	x, y         *graph.Node // [N,D]
-	q, k, v      *graph.Node // [N,H*K], [N,G*K], [N,G*K]; see turn
-	o            *graph.Node // [B,T,H*K]
-	x2, gate, up *graph.Node // [N,D], [N,F], [N,F]
+	x, y         *graph.Node   // [N,D]
+	products     []*graph.Node // of the normed stream, [N,rows] each; of attention see attend
+	o            *graph.Node   // [B,T,H*K], of attention
+	x2, gate, up *graph.Node   // [N,D], [N,F], [N,F]
 	// The products of both halves [N,D], where norms follow them.
 	attended, fed *graph.Node
 	packing       *graph.Packing
 }
 
-// newLayer declares the inputs and writes the formula of a layer of a kind: attention and
+// newLayer declares the inputs and writes the formula of a layer of a kind: its mixer and
 // SwiGLU, each added to the stream.
-func (a Architecture) newLayer(g *graph.Graph, kind, blocks int) *layer {
+func (a Architecture) newLayer(g *graph.Graph, number, blocks int) *layer {
 	l := &layer{weights: weights{a: a, g: g}}
-	d, n := a.Hidden, a.Names
-	l.x = g.Float(ports.Stream, "N", d)
-	pos := g.Input(ports.Positions, models.I64, graph.Dims("N", 1))
-	turned := a.angles(g, 0)
-	mask := g.Float(maskOf(a.kinds()[kind]), "T", "T")
+	kind, n := a.kinds()[number], a.Names
+	m := a.mixer(kind)
+	l.x = g.Float(ports.Stream, "N", a.Hidden)
+	var in attentionInputs
+	if kind.Mixer == models.Attention {
+		in.pos = g.Input(ports.Positions, models.I64, graph.Dims("N", 1))
+		in.angle = a.angles(g, 0)
+		in.mask = g.Float(maskOf(kind), "T", "T")
+	}
 	l.packing = &graph.Packing{
 		Rows:   g.Input(ports.PackedRows, models.I64, graph.Dims("B", "T")),
 		Tokens: g.Input(ports.PackedTokens, models.I64, graph.Dims("N")),
 	}
-	var bounds *graph.Node
-	if blocks > 1 {
-		bounds = g.Input(ports.BlockBounds, models.I64, graph.Dims(blocks+1))
+	if blocks > 1 && kind.Mixer == models.Attention {
+		in.bounds = g.Input(ports.BlockBounds, models.I64, graph.Dims(blocks+1))
 	}
-
-	linear := func(x *graph.Node, m module, bias bool, low *graph.Node) *graph.Node {
-		w, b := l.weights.product(m, d, bias)
-		return l.weights.withAdapter(models.Direct, m, low, graph.Linear(x, w, b))
-	}
-	// turn norms the heads if the block has QKNorm, and applies the rotary embedding.
-	// kept is the value to stash, from which the result follows without a product.
-	turn := func(x *graph.Node, normName string, heads int) (kept, out *graph.Node) {
-		wide := widen(x)
-		if a.Block.QKNorm {
-			wide = a.normHeads(wide, l.weights.norm(normName, a.normWidth(heads)))
-		}
-		out = a.narrow(graph.Rotary(wide, pos, turned.cos, turned.sin, heads))
-		if a.Block.QKNorm {
-			return x, out
-		}
-		return out, out
-	}
-	var q, k *graph.Node
 	h := a.narrow(l.weights.normed(l.x, n.InputNorm))
-	qkv := a.qkv()
-	low := l.weights.low(models.Direct, n.QKV, qkv, h)
-	l.q, q = turn(linear(h, qkv[0], a.Block.QKVBias, low[0]), n.QNorm, a.Heads)
-	l.k, k = turn(linear(h, qkv[1], a.Block.QKVBias, low[1]), n.KNorm, a.KVHeads)
-	l.v = linear(h, qkv[2], a.Block.QKVBias, low[2])
-	if a.Block.QueryScale != 0 {
-		q = a.narrow(graph.Mul(widen(q), a.queryScale(pos)))
+	low := l.weights.low(models.Direct, m.in.name, m.in.modules, h)
+	var o *graph.Node
+	if kind.Mixer == models.Attention {
+		o = l.attend(h, low, in, blocks)
+	} else {
+		for i := range m.in.modules {
+			l.products = append(l.products, l.linear(h, m.in.modules[i], m.bias, low[i]))
+		}
+		o = a.mixed(kind, &l.weights, l.products, packed(l.packing))
 	}
-	in := l.packing.Unpack
-	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), in(k), in(l.v), mask, bounds,
-		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: a.Block.AttentionCap, Blocks: blocks, InTurn: a.forGPU()})
-	o := l.packing.Pack(l.o)
-	l.attended, l.x2 = l.weights.onto(l.x, o, module{n.O, d}, a.Block.OBias, n.AttentionNorm)
+	l.attended, l.x2 = l.weights.onto(l.x, o, m.out.modules[0], m.outBias, n.AttentionNorm)
 	h = a.narrow(l.weights.normed(l.x2, n.PostNorm))
 	gateUp := a.gateUp()
 	low = l.weights.low(models.Direct, n.GateUp, gateUp, h)
-	l.gate = linear(h, gateUp[0], a.Block.MLPBias, low[0])
-	l.up = linear(h, gateUp[1], a.Block.MLPBias, low[1])
-	l.fed, l.y = l.weights.onto(l.x2, a.gated(l.gate, l.up), module{n.Down, d}, a.Block.MLPBias, n.OutputNorm)
+	l.gate = l.linear(h, gateUp[0], a.Block.MLPBias, low[0])
+	l.up = l.linear(h, gateUp[1], a.Block.MLPBias, low[1])
+	l.fed, l.y = l.weights.onto(l.x2, a.gated(l.gate, l.up), module{n.Down, a.Hidden}, a.Block.MLPBias, n.OutputNorm)
 	return l
+}
+
+// linear is the product of a module and x [N,D], with its low-rank product low, which may be nil.
+func (l *layer) linear(x *graph.Node, m module, bias bool, low *graph.Node) *graph.Node {
+	w, b := l.weights.product(m, l.weights.a.Hidden, bias)
+	return l.weights.withAdapter(models.Direct, m, low, graph.Linear(x, w, b))
+}
+
+// attentionInputs are the inputs of attention in a layer.
+type attentionInputs struct {
+	pos, mask, bounds *graph.Node
+	angle
+}
+
+// attend is attention [N,H*K] for the normed stream h [N,D]. It keeps queries, keys and
+// values: turned, unless a norm comes before the turn or a gate is a part of the queries.
+func (l *layer) attend(h *graph.Node, low []*graph.Node, in attentionInputs, blocks int) *graph.Node {
+	a := l.weights.a
+	qkv, b := a.qkv(), a.Block
+	// turn norms the heads if the block has QKNorm, and applies the rotary embedding.
+	turn := func(x *graph.Node, normName string, heads int) *graph.Node {
+		wide := widen(x)
+		if b.QKNorm {
+			wide = a.normHeads(wide, l.weights.norm(normName, a.normWidth(heads)))
+		}
+		return a.narrow(graph.Rotary(wide, in.pos, in.cos, in.sin, heads))
+	}
+	var gate *graph.Node
+	keptQ := l.linear(h, qkv[0], b.QKVBias, low[0])
+	q := keptQ
+	if b.OutputGate {
+		q, gate = a.queriesAndGate(keptQ)
+	}
+	q = turn(q, a.Names.QNorm, a.Heads)
+	if !b.QKNorm && gate == nil {
+		keptQ = q
+	}
+	keptK := l.linear(h, qkv[1], b.QKVBias, low[1])
+	k := turn(keptK, a.Names.KNorm, a.KVHeads)
+	if !b.QKNorm {
+		keptK = k
+	}
+	l.products = []*graph.Node{keptQ, keptK, l.linear(h, qkv[2], b.QKVBias, low[2])}
+	if b.QueryScale != 0 {
+		q = a.narrow(graph.Mul(widen(q), a.queryScale(in.pos)))
+	}
+	unpack := l.packing.Unpack
+	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), unpack(k), unpack(l.products[2]), in.mask, in.bounds,
+		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: b.AttentionCap, Blocks: blocks, InTurn: a.forGPU()})
+	return a.throughGate(l.packing.Pack(l.o), gate)
+}
+
+// queriesAndGate splits the product x [N,2*H*K] of queries and an OutputGate, which each head
+// has one after the other.
+func (a Architecture) queriesAndGate(x *graph.Node) (q, gate *graph.Node) {
+	parts := graph.Split(graph.Reshape(x, -1, a.Heads, 2*a.HeadDim), 2, a.HeadDim, a.HeadDim)
+	return graph.Reshape(parts[0], -1, a.Heads*a.HeadDim), graph.Reshape(parts[1], -1, a.Heads*a.HeadDim)
+}
+
+// throughGate is x [N,H*K] times the sigmoid of a gate; without one it is x.
+func (a Architecture) throughGate(x, gate *graph.Node) *graph.Node {
+	if gate == nil {
+		return x
+	}
+	return a.narrow(graph.Mul(widen(x), graph.Sigmoid(widen(gate))))
 }
 
 // angle is the inputs for the angles of a kind of layers: [P,n/2], for the first n elements
@@ -286,7 +333,14 @@ func (l *layer) stash(full bool) (names []string, values []*graph.Node) {
 	if !full {
 		return nil, nil
 	}
-	names, values = []string{"q", "k", "v", "o", "x2", "gate", "up"}, []*graph.Node{l.q, l.k, l.v, l.o, l.x2, l.gate, l.up}
+	if l.o != nil {
+		names, values = []string{"q", "k", "v", "o"}, append(l.products[:3:3], l.o)
+	} else {
+		for i, p := range l.products {
+			names, values = append(names, fmt.Sprintf("product%d", i)), append(values, p)
+		}
+	}
+	names, values = append(names, "x2", "gate", "up"), append(values, l.x2, l.gate, l.up)
 	if l.weights.a.Names.AttentionNorm != "" {
 		names, values = append(names, "attended"), append(values, l.attended)
 	}
@@ -352,7 +406,7 @@ func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *gra
 // layer.backward, without inputs and outputs, for n tokens in rows rows of T places; see
 // graph.Footprint.
 func (a Architecture) LayerBytes(kind int, full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
-	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T, "M": 1, "J": 1, "O": n - 1}
+	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T, "M": 1, "J": 1, "O": n - 1, "Tn": (T + 31) / 32, "Tw": T + a.Block.Taps - 1}
 	for i := range blocks {
 		sizes[fmt.Sprintf("Tq%d", i)] = (i+1)*T/blocks - i*T/blocks
 		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks

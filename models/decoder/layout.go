@@ -21,6 +21,9 @@ type module struct {
 
 func (s Shape) qkv() []module {
 	hk, gk := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	if s.Block.OutputGate {
+		hk *= 2
+	}
 	return []module{{s.Names.Q, hk}, {s.Names.K, gk}, {s.Names.V, gk}}
 }
 
@@ -31,7 +34,7 @@ func (s Shape) gateUp() []module {
 // fused is the table of all weights, in the order in which a forward pass reads them:
 // Hugging Face's names and shapes, and which tensors graphs read as one matrix.
 func (s Shape) fused() []models.Fused {
-	d, k, n, b := s.Hidden, s.HeadDim, s.Names, s.Block
+	d, n, b := s.Hidden, s.Names, s.Block
 	table := []models.Fused{models.Plain(n.Embedding, s.Vocab, d)}
 	for i := range s.Layers {
 		prefix := s.LayerPrefix(i)
@@ -47,12 +50,12 @@ func (s Shape) fused() []models.Fused {
 			}
 		}
 		norm(n.InputNorm, d)
-		product(n.QKV, d, b.QKVBias, s.qkv()...)
-		if b.QKNorm {
-			norm(n.QNorm, s.normWidth(s.Heads))
-			norm(n.KNorm, s.normWidth(s.KVHeads))
+		m := s.mixer(s.kind(i))
+		product(m.in.name, d, m.bias, m.in.modules...)
+		for _, v := range m.vectors {
+			table = append(table, models.Plain(prefix+v.Name, v.Shape...))
 		}
-		product(n.O, s.Heads*k, b.OBias, module{n.O, d})
+		product(m.out.name, m.out.width, m.outBias, m.out.modules...)
 		norm(n.AttentionNorm, d)
 		norm(n.PostNorm, d)
 		product(n.GateUp, d, b.MLPBias, s.gateUp()...)

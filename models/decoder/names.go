@@ -16,6 +16,15 @@ type names struct {
 	QNorm, KNorm              string // names of tensors, if the Block has them
 	Q, K, V, O                string
 	Gate, Up, Down            string
+	// Modules of layers with a convolution, of which Conv is not a product.
+	ConvIn, Conv, ConvOut string
+	// Modules of layers with the delta rule, of which DeltaConv is not a product, and tensors:
+	// the logarithm of the rate of decay, what is added to its operand, and the norm.
+	DeltaQKV, DeltaGate, DeltaBeta, DeltaDecay, DeltaConv, DeltaOut string
+	DeltaRate, DeltaShift, DeltaNorm                                string
+	// DeltaIn names the matrix of DeltaQKV, DeltaGate, DeltaBeta and DeltaDecay, which
+	// decoding reads as one. No model folder has it.
+	DeltaIn string
 	// QKV and GateUp name the matrices that decoding reads as one: the rows of q, k and
 	// v, and of gate and up. A model folder has them only if the Block is Fused.
 	QKV, GateUp string

@@ -44,9 +44,11 @@ func (a Architecture) checkBase() error {
 		return fmt.Errorf("a base in %v: it may be F32, BF16, F16 or I8, and fewer than 32 bits go with computing in F32 on the CPU", c.Base)
 	}
 	if c.Base == models.I8 {
-		for _, o := range a.operands() {
-			if o.width%models.Block != 0 {
-				return fmt.Errorf("a base in int8 has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", models.Block, o.name, o.width)
+		for _, k := range a.kinds() {
+			for _, o := range a.operands(k) {
+				if o.width%models.Block != 0 {
+					return fmt.Errorf("a base in int8 has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", models.Block, o.name, o.width)
+				}
 			}
 		}
 	}

@@ -319,6 +319,9 @@ func readKinds(c *models.ConfigFile, s Shape) Shape {
 			if name == layerTypes[1] {
 				k.Window, by = window, local
 			}
+			if s.Other != nil && name == s.Other.Type {
+				k.Mixer = s.Other.Mixer
+			}
 			k.Frequencies, k.Scale = by.table(s.HeadDim)
 			s.Kinds = append(s.Kinds, k)
 		}
@@ -354,6 +357,9 @@ func readLayerTypes(c *models.ConfigFile, s Shape) (types []string, window int) 
 	}
 	for i := range s.Layers {
 		types = append(types, full)
+		if s.Other != nil && s.Other.At(i) {
+			types[i] = s.Other.Type
+		}
 		if window > 0 && (s.Sliding.Every == 0 || (i+1)%s.Sliding.Every != 0) {
 			types[i] = sliding
 		}
@@ -369,7 +375,7 @@ func readLayerTypes(c *models.ConfigFile, s Shape) (types []string, window int) 
 	}
 	for i, t := range stated {
 		switch {
-		case t != full && (t != sliding || s.Sliding == nil):
+		case !slices.Contains(supported(s), t):
 			c.Fail("layer_types: layer %d is %q, which is not supported in this family, only %q", i, t, supported(s))
 		case t == sliding && window == 0:
 			c.Fail("layer_types: layer %d is %q, and there is no sliding_window", i, t)
@@ -382,7 +388,10 @@ func readLayerTypes(c *models.ConfigFile, s Shape) (types []string, window int) 
 
 // supported lists the layer types of a family.
 func supported(s Shape) []string {
-	if s.Sliding == nil {
+	switch {
+	case s.Other != nil:
+		return []string{layerTypes[0], s.Other.Type}
+	case s.Sliding == nil:
 		return layerTypes[:1]
 	}
 	return layerTypes

@@ -47,22 +47,23 @@ type graphFile struct {
 // A port is an input or output of a graph, with its meaning.
 type port struct {
 	models.Port
-	// Role is weight, gradient, kept, keys or values; "" for an input that changes with each run.
+	// Role is weight, gradient, kept, keys, values, window or memory; "" for an input that changes with each run.
 	Role  string `json:"role,omitempty"`
 	Of    string `json:"of,omitempty"`    // the weight to which a gradient belongs
-	Layer *int   `json:"layer,omitempty"` // the layer of keys and values
+	Layer *int   `json:"layer,omitempty"` // the layer of a part of the cache
 	Doc   string `json:"doc"`
 }
 
 var roles = map[models.Role]string{
 	models.Parameter: "weight", models.Gradient: "gradient", models.Kept: "kept", models.Keys: "keys", models.Values: "values",
+	models.Window: "window", models.Memory: "memory",
 }
 
 // portsOf describes the inputs or the outputs of a Program.
 func portsOf(p models.Program, list []models.Port, output bool) (out []port, err error) {
 	for _, x := range list {
 		d := port{Port: x, Role: roles[x.Role], Of: x.Of}
-		if x.Role == models.Keys || x.Role == models.Values {
+		if x.Role >= models.Keys {
 			d.Layer = &x.Layer
 		}
 		if d.Doc, err = describe(p.Name, x, output); err != nil {

@@ -51,6 +51,15 @@ func describe(program string, p models.Port, output bool) (string, error) {
 			return what + " with the new tokens", nil
 		}
 		return what + ", any finite numbers where no token is", nil
+	case models.Window, models.Memory:
+		what := fmt.Sprintf("the last inputs of the convolution of layer %d, the oldest first", p.Layer)
+		if p.Role == models.Memory {
+			what = fmt.Sprintf("the state of the delta rule of layer %d", p.Layer)
+		}
+		if output {
+			return what + ", with the new tokens", nil
+		}
+		return what, nil
 	}
 	family, _, _ := strings.Cut(programOf(program), ".")
 	name, kind, further := strings.Cut(p.Name, ".kind")

@@ -12,7 +12,7 @@ type row struct{ side, name, dtype, shape, doc string }
 
 var (
 	layerNumber = regexp.MustCompile(`\d+$`)
-	layerOfDoc  = regexp.MustCompile(`(layer |_key\.|_value\.)\d+`)
+	layerOfDoc  = regexp.MustCompile(`(layer |_(?:key|value|window|memory)\.)\d+`)
 )
 
 // rowOf returns the row of a port.
@@ -24,7 +24,7 @@ func rowOf(side string, p port) row {
 	case "gradient":
 		prefix, _, _ := strings.Cut(p.Name, p.Of)
 		r.name, r.shape, r.doc = "`"+prefix+"`W", "as W", strings.ReplaceAll(p.Doc, p.Of, "W")
-	case "keys", "values":
+	case "keys", "values", "window", "memory":
 		r.name = "`" + layerNumber.ReplaceAllString(p.Name, "i") + "`"
 		r.doc = layerOfDoc.ReplaceAllString(p.Doc, "${1}i")
 	}

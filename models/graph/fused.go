@@ -47,6 +47,18 @@ func RMSNorm(x, w *Node, eps float64) *Node {
 	})
 }
 
+// Softplus is log(1+e^x), computed in float64: on a CPU the last bit of a logarithm in float32
+// depends on how many there are. From 40 on it is x.
+func Softplus(x *Node) *Node {
+	floats("Softplus", x)
+	wide, most := Cast(x, models.F64), x.g.Double(40)
+	large := GreaterOrEqual(wide, most)
+	y := Where(large, wide, Log(Add(Exp(Where(large, most, wide)), x.g.Double(1))))
+	return Cast(y, x.elem).composite("Softplus", []*Node{x}, func(dy *Node) []*Node {
+		return []*Node{Mul(dy, Sigmoid(x))}
+	})
+}
+
 // SwiGLU is gate * sigmoid(gate) * up.
 func SwiGLU(gate, up *Node) *Node {
 	floats("SwiGLU", gate, up)

@@ -76,9 +76,6 @@ func Reciprocal(x *Node) *Node { return smooth("Reciprocal", x) }
 // Sigmoid is 1/(1+e^-x).
 func Sigmoid(x *Node) *Node { return smooth("Sigmoid", x) }
 
-// Softplus is log(1+e^x).
-func Softplus(x *Node) *Node { return smooth("Softplus", x) }
-
 // Tanh is (e^x-e^-x)/(e^x+e^-x).
 func Tanh(x *Node) *Node { return smooth("Tanh", x) }
 

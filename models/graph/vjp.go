@@ -48,8 +48,6 @@ func init() {
 			y := c.out[0]
 			return []*Node{Mul(dy[0], Mul(y, Sub(y.g.fill(1, y), y)))}
 		},
-		// y = log(1+e^x):  dx = dy/(1+e^-x)
-		"Softplus": func(c *call, dy []*Node) []*Node { return []*Node{Mul(dy[0], Sigmoid(c.in[0]))} },
 		// y = tanh x:  dx = dy (1 - y^2)
 		"Tanh": func(c *call, dy []*Node) []*Node {
 			y := c.out[0]

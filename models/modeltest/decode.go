@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"onering/internal/graphtest"
@@ -17,8 +18,9 @@ import (
 type decoding struct {
 	interpreted
 	sequences [][]int
-	at        []int // how many tokens of each prompt are in the cache
-	places    int   // number of places that each row of the cache has
+	idle      []bool // rows that the newest step left alone
+	at        []int  // how many tokens of each prompt are in the cache
+	places    int    // number of places that each row of the cache has
 	in        tensors
 }
 
@@ -41,10 +43,14 @@ func checkDecode(t testing.TB, _ string, m models.Model, w *models.Weights) {
 func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int) {
 	t.Helper()
 	want := m.forward(t, sequences, 1)
-	check := func(what string, hidden graphtest.Tensor, at []int) {
+	check := func(what string, hidden graphtest.Tensor, d *decoding) {
 		t.Helper()
-		start := 0
+		start, at := 0, d.at
 		for row, s := range sequences {
+			if d.idle != nil && d.idle[row] {
+				start += len(s)
+				continue
+			}
 			what := fmt.Sprintf("%v, %s%s, row %d, token %d: state ", m.Compute, name, what, row, at[row]-1)
 			// graphs hold the scale of attention in float32
 			near(t, what, hidden.Row(row), want.Row(start+at[row]-1), 1e-6)
@@ -56,11 +62,11 @@ func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int)
 			continue // Decode has only the direct form in 16 bits
 		}
 		d := &decoding{interpreted: m, sequences: sequences, at: []int{5, 1, 3}, places: 9}
-		check("prompts", d.prefill(t), d.at)
-		for i := range 4 {
+		check("prompts", d.prefill(t), d)
+		for i := range 5 {
 			before := maps.Clone(d.in)
-			hidden := d.step(t, form)
-			check(fmt.Sprintf("form %d", form), hidden, d.at)
+			hidden := d.step(t, form, i == 1)
+			check(fmt.Sprintf("form %d", form), hidden, d)
 			if i == 0 && m.CacheParts > 1 {
 				d.checkParts(t, fmt.Sprintf("%v, %sform %d", m.Compute, name, form), form, before, hidden)
 				d.checkMany(t, fmt.Sprintf("%v, %sform %d", m.Compute, name, form), form, before, hidden)
@@ -85,6 +91,19 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 		ports.CacheLengths: graphtest.Int32(lengths, B), ports.CacheTotal: graphtest.Int32([]int{T}),
 		ports.Mask: causal(T, 0), ports.Band: causal(T, d.Kinds.Window()),
 	}
+	valid, taps := graphtest.Zeros(B, T, 1), d.WindowTokens()
+	for b, n := range d.at {
+		for t := range n {
+			valid.Row(b)[t] = 1
+		}
+	}
+	var window []int
+	for b := range B {
+		for j := range taps {
+			window = append(window, d.at[b]+j)
+		}
+	}
+	d.in[ports.Valid], d.in[ports.PromptWindow] = valid, graphtest.Ints(window, B, taps)
 	for kind := range d.Kinds {
 		d.in[models.OfKind(ports.Cos, kind)], d.in[models.OfKind(ports.Sin, kind)] = d.angles(d.places, kind)
 	}
@@ -105,26 +124,45 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 func (d *decoding) fill(t testing.TB, v float64) {
 	p := must(d.Decode(models.Direct))(t)
 	for _, port := range p.Inputs {
-		if port.Role == models.Keys || port.Role == models.Values {
-			x := graphtest.Zeros(len(d.sequences), d.KVHeads, d.places, d.CacheWidth)
-			for i := range x.Data {
-				x.Data[i] = v
+		for _, s := range d.States {
+			if s.Role != port.Role || s.Layer != port.Layer {
+				continue
 			}
-			d.in[port.Name] = x
+			var dims []int
+			for _, n := range s.Dims(len(d.sequences), d.places) {
+				dims = append(dims, int(n))
+			}
+			d.in[port.Name] = graphtest.Zeros(dims...)
+			for i := range d.in[port.Name].Data {
+				d.in[port.Name].Data[i] = v
+			}
 		}
 	}
 }
 
-// step gives each row its next token; a finished row gets its last token again.
-func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
+// recurs reports whether a state of the cache is not of keys and values.
+func (d *decoding) recurs() bool {
+	return slices.ContainsFunc(d.States, func(s models.State) bool { return !s.Grows() })
+}
+
+// step gives each row its next token; a finished row gets its last token again. In a model
+// with states that a token changes, a finished row is idle, and with rest the first row is too: what it
+// would write lies beyond its end.
+func (d *decoding) step(t testing.TB, form models.Form, rest bool) graphtest.Tensor {
 	B := len(d.sequences)
+	d.idle = make([]bool, B)
+	active := graphtest.Zeros(B, 1)
 	ids, pos, places := make([]int, B), make([]int, B), []int(nil)
 	mask, band := graphtest.Zeros(B, 1, 1, d.places), graphtest.Zeros(B, 1, 1, d.places)
 	for b, s := range d.sequences {
-		if d.at[b] == len(s) {
+		d.idle[b] = d.recurs() && (d.at[b] == len(s) || rest && b == 0)
+		if d.at[b] == len(s) && !d.idle[b] {
 			d.at[b]--
 		}
-		ids[b], pos[b] = s[d.at[b]], d.at[b]
+		pos[b] = d.at[b]
+		if !d.idle[b] {
+			ids[b], active.Data[b] = s[d.at[b]], 1
+		}
 		for i := range d.places {
 			if i > d.at[b] {
 				mask.Data[b*d.places+i] = -math.MaxFloat32
@@ -136,7 +174,9 @@ func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 		for h := range d.KVHeads {
 			places = append(places, b, h, d.at[b])
 		}
-		d.at[b]++
+		if !d.idle[b] {
+			d.at[b]++
+		}
 	}
 	indices := make([]int, d.places)
 	for i := range indices {
@@ -144,7 +184,7 @@ func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 	}
 	d.in[ports.TokenIDs], d.in[ports.Positions] = graphtest.Ints(ids, B, 1), graphtest.Ints(pos, B, 1)
 	d.in[ports.CachePlaces], d.in[ports.Mask], d.in[ports.CacheIndices] = graphtest.Ints(places, B, d.KVHeads, 3), mask, graphtest.Ints(indices)
-	d.in[ports.Band] = band
+	d.in[ports.Band], d.in[ports.Active] = band, active
 	d.in[ports.CacheLengths], d.in[ports.CacheTotal] = graphtest.Int32(pos, B), graphtest.Int32([]int{slices.Max(pos) + 1})
 	p := must(d.Decode(form))(t)
 	return d.keep(t, p)
@@ -169,10 +209,19 @@ func (d *decoding) checkParts(t testing.TB, what string, form models.Form, befor
 			return y
 		}
 		for _, port := range p.Inputs {
-			if (port.Role == models.Keys || port.Role == models.Values) && port.Part == part {
-				use := port.Use
-				use.Part = 0
+			use := port.Use
+			use.Part = 0
+			if port.Part != part {
+				continue
+			}
+			switch port.Role {
+			case models.Keys, models.Values:
 				in[port.Name] = cut(before[d.cache(t, use)], d.KVHeads, d.CacheWidth)
+			case models.Window, models.Memory:
+				x := before[d.cache(t, use)]
+				y, row := graphtest.Zeros(append([]int{r[1] - r[0]}, x.Dims[1:]...)...), len(x.Data)/B
+				copy(y.Data, x.Data[r[0]*row:r[1]*row])
+				in[port.Name] = y
 			}
 		}
 		for _, name := range []string{ports.Mask, ports.Band} {
@@ -186,6 +235,9 @@ func (d *decoding) checkParts(t testing.TB, what string, form models.Form, befor
 				at = append(at, row-r[0], h, d.at[row]-1)
 			}
 		}
+		active := graphtest.Zeros(r[1]-r[0], 1)
+		copy(active.Data, d.in[ports.Active].Data[r[0]:r[1]])
+		in[models.InPart(ports.Active, part)] = active
 		in[models.InPart(ports.CachePlaces, part)] = graphtest.Ints(at, r[1]-r[0], d.KVHeads, 3)
 	}
 	near(t, what+" with the cache in parts: state ", d.run(t, p, "", in)[ports.Hidden].Data, want.Data, 1e-12)
@@ -197,8 +249,8 @@ func (d *decoding) checkMany(t testing.TB, what string, form models.Form, before
 	p := must(d.DecodeMany(form))(t)
 	in := maps.Clone(d.in)
 	for _, port := range p.Inputs {
-		if port.Role == models.Keys || port.Role == models.Values {
-			in[port.Name] = before[port.Name]
+		if x, ok := before[port.Name]; ok && port.Role != models.Parameter && strings.HasPrefix(port.Name, "past_") {
+			in[port.Name] = x
 		}
 	}
 	// The operator holds its scale in float32.
@@ -212,12 +264,16 @@ func (d *decoding) keep(t testing.TB, p models.Program) graphtest.Tensor {
 	t.Helper()
 	out := d.run(t, p, "", d.in)
 	for _, port := range p.Outputs {
-		if port.Role != models.Keys && port.Role != models.Values {
+		if !strings.HasPrefix(port.Name, "present_") {
 			continue
 		}
 		x := out[port.Name]
 		if past, ok := p.Alias[port.Name]; ok {
 			d.in[past] = x
+			continue
+		}
+		if port.Role == models.Window || port.Role == models.Memory {
+			d.in[d.cache(t, port.Use)] = x
 			continue
 		}
 		cache := d.in[d.cache(t, port.Use)]

@@ -152,8 +152,8 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	for _, a := range architectures(t, m, nil) {
 		g := a.Geometry()
-		_, layer := must2(a.Layer(0, false, 1))(t)
 		_, norm := must2(a.Norm())(t)
+		all := []models.Program{norm}
 		read := map[string]bool{g.Embedding: true, g.Head: true}
 		taught := map[string]bool{g.Embedding: true, g.Head: true}
 		collect := func(p models.Program, prefix string) {
@@ -170,7 +170,9 @@ func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 		}
 		collect(norm, "")
 		for i := range g.Layers {
+			_, layer := must2(a.Layer(g.Kind(i), false, 1))(t)
 			collect(layer, a.LayerPrefix(i))
+			all = append(all, layer)
 		}
 		for _, name := range w.Layout.ReadNames() {
 			if !read[name] || !taught[name] {
@@ -180,7 +182,7 @@ func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 		if n := len(w.Layout.ReadNames()); len(read) != n || len(taught) != n {
 			t.Errorf("%d weights are read and %d have gradients, the layout has %d", len(read), len(taught), n)
 		}
-		for _, p := range []models.Program{layer, norm} {
+		for _, p := range all {
 			for out, in := range p.Alias {
 				if !slices.ContainsFunc(p.Inputs, func(port models.Port) bool { return port.Name == in }) || strings.TrimSpace(out) == "" {
 					t.Errorf("%s writes %q onto %q, which it does not have", p.Name, out, in)

@@ -78,6 +78,8 @@ const (
 	CacheLengths = "seqlens" // int32 [B], the number of tokens of each row before the last new one
 	CacheTotal   = "total"   // int32 [], the largest number of tokens of a row, new ones included
 	CachePlaces  = "at"      // int64 [B,G,3], where in the cache the new keys and values go
+	PromptWindow = "window"  // int64 [B,L-1], the places of the last tokens of each prompt in a row behind L-1 zeros
+	Active       = "active"  // [B,1], 1 for a row that gets a token, 0 for one whose state must not change
 	CacheIndices = "places"  // int64 [S], the numbers from 0 to S-1
 	Hidden       = "hidden"  // [B,D], the normed state of the last tokens
 )

@@ -1,0 +1,240 @@
+package decoder
+
+import (
+	"math"
+
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/ports"
+)
+
+// A mixer describes the half of a layer in which the tokens of a row meet: attention, or what
+// takes its place in layers of another kind.
+type mixer struct {
+	in, out         operand // the products of the normed stream, and the one that is added to the stream
+	bias, outBias   bool
+	vectors         []models.Spec // the other weights, without the layer's prefix
+	kept            int           // how many elements of a token a full layer stores
+	convolved, taps int           // channels of the convolution, and how many tokens it sees
+}
+
+// mixer returns the mixer of a kind of layers.
+func (s Shape) mixer(kind models.Kind) (m mixer) {
+	n, d, b := s.Names, s.Hidden, s.Block
+	switch kind.Mixer {
+	case models.Attention:
+		m.in, m.bias = operand{n.QKV, d, s.qkv()}, b.QKVBias
+		m.out, m.outBias = operand{n.O, s.Heads * s.HeadDim, []module{{n.O, d}}}, b.OBias
+		if b.QKNorm {
+			m.vectors = []models.Spec{{Name: n.QNorm, Shape: []int{s.normWidth(s.Heads)}}, {Name: n.KNorm, Shape: []int{s.normWidth(s.KVHeads)}}}
+		}
+		m.kept = m.out.width
+	case models.Convolution:
+		m.in, m.bias = operand{n.ConvIn, d, []module{{n.ConvIn, 3 * d}}}, b.ConvBias
+		m.out, m.outBias = operand{n.ConvOut, d, []module{{n.ConvOut, d}}}, b.ConvBias
+		m.convolved, m.taps = d, b.Taps
+		m.vectors = []models.Spec{{Name: n.Conv + ".weight", Shape: []int{d, 1, b.Taps}}}
+		if b.ConvBias {
+			m.vectors = append(m.vectors, models.Spec{Name: n.Conv + ".bias", Shape: []int{d}})
+		}
+	case models.DeltaRule:
+		x := b.Delta
+		wide := x.ValueHeads * x.ValueWidth
+		m.convolved, m.taps = 2*x.KeyHeads*x.KeyWidth+wide, b.Taps
+		m.in = operand{n.DeltaIn, d, []module{{n.DeltaQKV, m.convolved}, {n.DeltaGate, wide}, {n.DeltaBeta, x.ValueHeads}, {n.DeltaDecay, x.ValueHeads}}}
+		m.out = operand{n.DeltaOut, wide, []module{{n.DeltaOut, d}}}
+		m.vectors = []models.Spec{{Name: n.DeltaConv + ".weight", Shape: []int{m.convolved, 1, b.Taps}}, {Name: n.DeltaRate, Shape: []int{x.ValueHeads}},
+			{Name: n.DeltaShift, Shape: []int{x.ValueHeads}}, {Name: n.DeltaNorm, Shape: []int{x.ValueWidth}}}
+	}
+	for _, p := range m.in.modules {
+		m.kept += p.rows
+	}
+	return m
+}
+
+// rows returns the number of rows of all modules.
+func (o operand) rows() (n int) {
+	for _, m := range o.modules {
+		n += m.rows
+	}
+	return n
+}
+
+// states returns what the cache keeps of a row.
+func (a Architecture) states() (list []models.State) {
+	add := func(layer int, role models.Role, t models.DType, shape ...int) {
+		list = append(list, models.State{Use: models.Use{Role: role, Layer: layer}, Type: t, Shape: shape})
+	}
+	for i := range a.Layers {
+		kind := a.kind(i)
+		if kind.Mixer == models.Attention {
+			add(i, models.Keys, a.compute(), a.KVHeads, a.cacheWidth())
+			add(i, models.Values, a.compute(), a.KVHeads, a.cacheWidth())
+			continue
+		}
+		m := a.mixer(kind)
+		add(i, models.Window, models.F32, m.taps-1, m.convolved)
+		x := a.Block.Delta
+		if kind.Mixer == models.DeltaRule {
+			add(i, models.Memory, models.F32, x.ValueHeads, x.KeyWidth, x.ValueWidth)
+		}
+	}
+	return list
+}
+
+// A rowwise lays packed tokens [N,C] out in rows [B,T,C] and back, and computes along the
+// rows: the convolution of x with w, and the delta rule.
+type rowwise struct {
+	lay, pack func(x *graph.Node) *graph.Node
+	convolve  func(x, w *graph.Node) *graph.Node
+	remember  func(q, k, v, g, beta *graph.Node) *graph.Node
+}
+
+// mixed is what a layer makes of the products of the normed stream, by convolution or by the
+// delta rule: the operand [N,width] of its last product. All in between is float32.
+func (a Architecture) mixed(kind models.Kind, w *weights, products []*graph.Node, r rowwise) *graph.Node {
+	if kind.Mixer == models.Convolution {
+		d, n := a.Hidden, a.Names
+		parts := graph.Split(widen(products[0]), 1, d, d, d)
+		y := r.pack(r.convolve(r.lay(graph.Mul(parts[0], parts[2])), w.input(n.Conv+".weight", models.F32, d, 1, a.Block.Taps)))
+		if a.Block.ConvBias {
+			y = graph.Add(y, w.input(n.Conv+".bias", models.F32, d))
+		}
+		return a.narrow(graph.Mul(parts[1], y))
+	}
+	x, n := a.Block.Delta, a.Names
+	keys, wide := x.KeyHeads*x.KeyWidth, x.ValueHeads*x.ValueWidth
+	conv := r.convolve(r.lay(widen(products[0])), w.input(n.DeltaConv+".weight", models.F32, 2*keys+wide, 1, a.Block.Taps))
+	parts := graph.Split(graph.Mul(conv, graph.Sigmoid(conv)), 2, keys, keys, wide)
+	unit := func(y *graph.Node) *graph.Node { // each head in length 1
+		y = graph.Reshape(y, 0, 0, x.KeyHeads, x.KeyWidth)
+		square := graph.ReduceSum(graph.Mul(y, y), -1)
+		return graph.Mul(y, graph.Reciprocal(graph.Sqrt(graph.Add(square, y.Graph().Scalar(1e-6)))))
+	}
+	rate, shift := w.input(n.DeltaRate, models.F32, x.ValueHeads), w.input(n.DeltaShift, models.F32, x.ValueHeads)
+	decay := graph.Neg(graph.Mul(graph.Softplus(graph.Add(widen(products[3]), shift)), graph.Exp(rate)))
+	q := graph.Mul(unit(parts[0]), w.g.Scalar(1/math.Sqrt(float64(x.KeyWidth))))
+	o := r.remember(q, unit(parts[1]), graph.Reshape(parts[2], 0, 0, x.ValueHeads, x.ValueWidth),
+		r.lay(decay), r.lay(graph.Sigmoid(widen(products[2]))))
+	o = graph.Reshape(r.pack(graph.Reshape(o, 0, 0, wide)), -1, x.ValueHeads, x.ValueWidth)
+	o = graph.Reshape(graph.RMSNorm(o, w.input(n.DeltaNorm, models.F32, x.ValueWidth), a.RMSEps), -1, wide)
+	return a.narrow(graph.SwiGLU(widen(products[1]), o))
+}
+
+// packed is the rowwise of training, in which rows begin with no state.
+func packed(p *graph.Packing) rowwise {
+	return rowwise{p.Unpack, p.Pack,
+		func(x, w *graph.Node) *graph.Node {
+			y, _ := graph.CausalConv(x, w, nil)
+			return y
+		},
+		func(q, k, v, g, beta *graph.Node) *graph.Node {
+			o, _ := graph.DeltaRule(q, k, v, g, beta, nil)
+			return o
+		}}
+}
+
+// recurrent declares the inputs of layers without attention and returns the rowwise of a layer
+// and its part of the cache. Prompts take valid [B,T,1], which is 1 where a prompt has a token
+// and else 0, and window int64 [B,L-1], the places of its last tokens in rows that L-1 zeros
+// precede. Later tokens take active [B,1], which is 0 for rows that must not change, for each
+// part of the cache.
+func (a decoding) recurrent(g *graph.Graph, ids *graph.Node, prompts bool, parts int) func(layer int) rowwise {
+	taps, any := 0, false
+	for _, k := range a.kinds() {
+		if k.Mixer != models.Attention {
+			taps, any = a.mixer(k).taps, true
+		}
+	}
+	switch {
+	case !any:
+		return nil
+	case prompts:
+		valid, window := g.Float(ports.Valid, "B", "T", 1), g.Input(ports.PromptWindow, models.I64, graph.Dims("B", taps-1))
+		return func(layer int) rowwise { return a.ofPrompts(g, layer, ids, valid, window) }
+	}
+	active := make([]*graph.Node, parts)
+	for i := range active {
+		rows, _ := partSizes(i, parts)
+		active[i] = g.Float(models.InPart(ports.Active, i), rows, 1)
+	}
+	return func(layer int) rowwise { return a.ofTokens(g, layer, active) }
+}
+
+// ofPrompts is the rowwise of prompts.
+func (a decoding) ofPrompts(g *graph.Graph, layer int, ids, valid, window *graph.Node) rowwise {
+	return rowwise{
+		func(x *graph.Node) *graph.Node { return graph.Rows(x, ids) },
+		func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, x.Shape()[2].N) },
+		func(x, w *graph.Node) *graph.Node {
+			y, joined := graph.CausalConv(x, w, nil)
+			var last []*graph.Node
+			for j := range window.Shape()[1].N {
+				at := graph.Slice(window, g.Ints(int64(j)), g.Ints(int64(j+1)), 1, 1)
+				last = append(last, graph.Reshape(graph.GatherRows(joined, at), 0, 1, -1))
+			}
+			present(g, a.state(layer, models.Window), 0, graph.Concat(1, last...), nil)
+			return y
+		},
+		func(q, k, v, decay, beta *graph.Node) *graph.Node {
+			four := graph.Reshape(valid, 0, 0, 1, 1)
+			o, last := graph.DeltaRule(q, graph.Mul(k, four), graph.Mul(v, four), graph.Mul(decay, valid), graph.Mul(beta, valid), nil)
+			present(g, a.state(layer, models.Memory), 0, last, nil)
+			return o
+		}}
+}
+
+// ofTokens is the rowwise of one token of each row of the cache.
+func (a decoding) ofTokens(g *graph.Graph, layer int, active []*graph.Node) rowwise {
+	before := func(role models.Role, part int) *graph.Node {
+		return a.cached(g, a.state(layer, role), part, len(active))
+	}
+	return rowwise{
+		func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, 1, -1) },
+		func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, -1) },
+		func(x, w *graph.Node) *graph.Node {
+			return byPart(active, []*graph.Node{x}, func(part int, in []*graph.Node) *graph.Node {
+				past := before(models.Window, part)
+				y, joined := graph.CausalConv(in[0], w, past)
+				taps := joined.Shape()[1].N
+				now := graph.Slice(joined, g.Ints(1), g.Ints(int64(taps)), 1, taps-1)
+				moves := graph.GreaterOrEqual(graph.Reshape(active[part], 0, 1, 1), g.Scalar(0.5))
+				present(g, a.state(layer, models.Window), part, graph.Where(moves, now, past), past)
+				return y
+			})
+		},
+		func(q, k, v, decay, beta *graph.Node) *graph.Node {
+			return byPart(active, []*graph.Node{q, k, v, decay, beta}, func(part int, in []*graph.Node) *graph.Node {
+				past, moves := before(models.Memory, part), graph.Reshape(active[part], 0, 1, 1)
+				o, now := graph.DeltaStep(in[0], in[1], in[2], graph.Mul(in[3], moves), graph.Mul(in[4], moves), past)
+				present(g, a.state(layer, models.Memory), part, now, past)
+				return o
+			})
+		}}
+}
+
+// byPart computes f for the rows of in in each part of the cache and joins the results.
+func byPart(parts, in []*graph.Node, f func(part int, in []*graph.Node) *graph.Node) *graph.Node {
+	if len(parts) == 1 {
+		return f(0, in)
+	}
+	var outs []*graph.Node
+	for i := range parts {
+		rows := make([]*graph.Node, len(in))
+		for j, x := range in {
+			rows[j] = x.Part(parts[:i+1]...)
+		}
+		outs = append(outs, f(i, rows))
+	}
+	return in[0].Whole(outs...)
+}
+
+// state returns a state of a layer.
+func (a decoding) state(layer int, role models.Role) models.State {
+	for _, s := range a.states() {
+		if s.Layer == layer && s.Role == role {
+			return s
+		}
+	}
+	panic("decoder: a layer without this state")
+}
