@@ -37,7 +37,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 
 // design returns a Qwen3.5. Its values are the defaults of transformers' Qwen3_5TextConfig.
 func design() decoder.Shape {
-	names := decoder.LlamaNames
+	names := decoder.LlamaNames.Within("model.", "", "mtp.") // some folders have heads that predict further tokens
 	names.DeltaIn, names.DeltaOut = "linear_attn.in_proj", "linear_attn.out_proj"
 	names.DeltaQKV, names.DeltaGate = "linear_attn.in_proj_qkv", "linear_attn.in_proj_z"
 	names.DeltaBeta, names.DeltaDecay = "linear_attn.in_proj_b", "linear_attn.in_proj_a"

@@ -1,5 +1,5 @@
 // Package wrapped makes models known to package models that have a language model and a vision
-// tower: the larger models of Gemma 3 and Mistral 3. Import it for effect.
+// tower: Qwen3.5 and the larger models of Gemma 3 and Mistral 3. Import it for effect.
 //
 // The language model alone is read, trained and written. The other tensors of a folder are
 // copied as they are, so that transformers loads what Save writes as the whole model.
@@ -16,6 +16,8 @@ func init() {
 			"language_model.model.", "language_model.", []string{"vision_tower.", "multi_modal_projector."}},
 		{"mistral3", "Mistral Small 3.1 and later, Ministral 3, without images", "Mistral3ForConditionalGeneration", "mistral", true,
 			"language_model.model.", "language_model.", []string{"vision_tower.", "multi_modal_projector."}},
+		{"qwen3_5", "Qwen3.5 and Qwen3.6, dense, without images", "Qwen3_5ForConditionalGeneration", "qwen3_5_text", false,
+			"model.language_model.", "", []string{"model.visual.", "mtp."}},
 	} {
 		models.Register(x.modelType, x.about, x.open)
 	}
