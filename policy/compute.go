@@ -18,19 +18,7 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 	if compute.Type, ok = ComputeTypes[dtype]; !ok {
 		return compute, fmt.Errorf("policy: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
 	}
-	if why := RefusedType(dtype, env.Device()); why != "" {
-		return compute, fmt.Errorf("policy: %s: %s", dtype, why)
-	}
 	return compute, nil
-}
-
-// RefusedType says why no model computes in a value of model.dtype on a value of
-// runtime.device; "" if these two settings do not rule it out.
-func RefusedType(dtype, device string) string {
-	if p := runtime.ProviderOf(device); p != nil {
-		return p.Refuses(ComputeTypes[dtype])
-	}
-	return ""
 }
 
 // ComputeTypes are the values of model.dtype. The tensors of a model folder may have
@@ -52,13 +40,11 @@ func (c RuntimeConfig) Options() runtime.Options {
 	return runtime.Options{Options: provision.Options{Library: c.Library}, Device: c.Device, Threads: c.Threads}
 }
 
-// CheckTypes reports a device that does not exist, a type to compute in that the device lacks, and
-// one to hold the layers in that does not go with these. Each error is a *settings.Error; adapted
+// CheckTypes reports a device that does not exist, and a type to hold the layers in that does not
+// go with it and the type to compute in. Each error is a *settings.Error; adapted
 // says that there is an adapter.
 func CheckTypes(dtype, base string, adapted bool, device string) (errs settings.Errors) {
 	errs.Want("runtime.device", device, runtime.IsDevice(device), "must be "+runtime.Devices())
-	why := RefusedType(dtype, device)
-	errs.Want("model.dtype", dtype, why == "", fmt.Sprintf("with runtime.device = %q: %s", device, why))
 	remedy := refusedBase(base, adapted, dtype, device)
 	errs.Want("lora.base_dtype", base, remedy == "", remedy)
 	return errs

@@ -270,6 +270,14 @@ func (a *arena) of(p piece) (block, error) {
 // view returns a Value of float32 elements, of which the first is element first of the
 // weights. The caller closes it.
 func (a *arena) view(first int, shape ...int64) (*Value, error) {
+	return a.viewIn(models.F32, first, shape...)
+}
+
+// viewIn is view of the elements in a type: float32, or that of the copy.
+func (a *arena) viewIn(d models.DType, first int, shape ...int64) (*Value, error) {
+	if d != models.F32 {
+		return a.copy.view(first, shape...)
+	}
 	n, err := sizeOf(models.F32, shape)
 	if err != nil {
 		return nil, err

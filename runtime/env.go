@@ -83,6 +83,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"onering/models"
+	hostkernels "onering/runtime/kernels/host"
 	"onering/runtime/provision"
 )
 
@@ -157,6 +158,9 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 		return nil, fmt.Errorf("runtime: %d threads: want 0 (all CPUs) or more", o.Threads)
 	}
 	d, err := parseDevice(o.Device)
+	if err == nil {
+		err = hostkernels.Choose()
+	}
 	if err != nil {
 		return nil, err
 	}

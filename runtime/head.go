@@ -42,10 +42,18 @@ func (l *Learner) openHead() error {
 		entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32),
 		every: hostBuffer(models.F32), keptAt: hostBuffer(models.I64), keptOnes: hostBuffer(models.F32)}
 	l.head = h
-	if _, err := h.of(l, models.HeadForm{EntropyGradient: l.options.EntropyGradient}); err != nil {
+	products, err := h.of(l, models.HeadForm{EntropyGradient: l.options.EntropyGradient})
+	if err != nil {
 		return err
 	}
-	return l.sliceHead()
+	s := products.forward.s
+	return l.sliceHead(s.ports[input][s.index[input][ports.HeadSlice]].DType)
+}
+
+// portType returns the element type of a Program's input.
+func portType(p models.Program, name string) models.DType {
+	i := slices.IndexFunc(p.Inputs, func(q models.Port) bool { return q.Name == name })
+	return p.Inputs[i].DType
 }
 
 // headForm is the form of the head's Programs for a pass.
@@ -66,7 +74,7 @@ func (s *headSessions) of(l *Learner, form models.HeadForm) (*headProducts, erro
 		if s.target, err = loadBinding(l.env, target); err != nil {
 			return nil, err
 		}
-		if err := s.target.Input(ports.HeadSlice, l.ring.arena.value(l.geometry.Head, models.F32)); err != nil {
+		if err := s.target.Input(ports.HeadSlice, l.ring.arena.value(l.geometry.Head, portType(target, ports.HeadSlice))); err != nil {
 			return nil, err
 		}
 	}
@@ -84,8 +92,9 @@ func (s *headSessions) of(l *Learner, form models.HeadForm) (*headProducts, erro
 	return h, nil
 }
 
-// sliceHead cuts the head and its gradient into slices of HeadRows rows.
-func (l *Learner) sliceHead() error {
+// sliceHead cuts the head, in the type that Programs read, and its gradient into slices of
+// HeadRows rows.
+func (l *Learner) sliceHead(d models.DType) error {
 	g := l.geometry
 	head, ok := l.ring.Weights.Layout.Find(g.Head)
 	if !ok {
@@ -97,7 +106,7 @@ func (l *Learner) sliceHead() error {
 		l.head.slices = append(l.head.slices, headSlice{})
 		s := &l.head.slices[len(l.head.slices)-1]
 		var err error
-		if s.e, err = l.ring.arena.view(first, int64(rows), int64(g.Hidden)); err != nil {
+		if s.e, err = l.ring.arena.viewIn(d, first, int64(rows), int64(g.Hidden)); err != nil {
 			return err
 		}
 		if !l.trainsWeights() {

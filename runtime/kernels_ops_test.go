@@ -148,12 +148,20 @@ func shapeText(shape []int64) (text []string) {
 // from their source. h is a type of 16 bits, unit the distance of its numbers just above
 // 1, and suffix ends the names of operators in it.
 func onKernels(t *testing.T, test func(t *testing.T, env *Env, h models.DType, unit float64, suffix string, random func(name string, d models.DType, shape ...int64) *array)) {
-	env := openOn(t, devices[0])
-	if env.memory.Updater == nil {
-		env = openOn(t, "stand-in-kernels")
+	for _, env := range []*Env{openOn(t, devices[0]), openOn(t, "stand-in-kernels")} {
+		onKernelsOf(t, env, test)
+		if env.memory.Updater != nil {
+			return
+		}
 	}
+}
+
+func onKernelsOf(t *testing.T, env *Env, test func(t *testing.T, env *Env, h models.DType, unit float64, suffix string, random func(name string, d models.DType, shape ...int64) *array)) {
 	for suffix, h := range map[string]models.DType{"BFloat16": models.BF16, "Float16": models.F16} {
-		t.Run(suffix, func(t *testing.T) {
+		if env.memory == host && h != models.BF16 {
+			continue
+		}
+		t.Run(env.Device()+"/"+suffix, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(5, 6))
 			unit := map[models.DType]float64{models.BF16: 0x1p-7, models.F16: 0x1p-10}[h]
 			test(t, env, h, unit, suffix, func(name string, d models.DType, shape ...int64) *array {

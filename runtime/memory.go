@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"onering/models"
+	"onering/runtime/kernels"
+	hostkernels "onering/runtime/kernels/host"
 )
 
 // A memory is a device, or the host: where its tensors lie and how sessions run on it.
@@ -113,9 +115,10 @@ func (m *memory) open(o Options) (err error) {
 	return nil
 }
 
-// provide adds the provider to the options of a session.
-func (m *memory) provide(o *C.OrtSessionOptions) error {
-	if m.Append == nil {
+// provide adds the provider to the options of a session; on the host, our operators where the
+// Program has some.
+func (m *memory) provide(o *C.OrtSessionOptions, p models.Program) error {
+	if m.Append == nil || m == host && !kernels.In(p) {
 		return nil
 	}
 	return m.Append(unsafe.Pointer(C.onering_functions()), unsafe.Pointer(o))
@@ -367,7 +370,10 @@ func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 }
 
 // host is the host's memory, which all Envs on the CPU share.
-var host = &memory{Backend: Backend{Driver: heap{}, InOrder: true}, name: "cpu", elementwise: elementwiseOnHost}
+var host = &memory{Backend: Backend{Driver: heap{}, InOrder: true, Kernels: processor, Append: processor.AddTo}, name: "cpu", elementwise: elementwiseOnHost}
+
+// processor has the operators that the host computes in bfloat16.
+var processor = hostkernels.Device()
 
 // A heap is the Driver of Go's heap, where sessions on the CPU read and write. Its garbage
 // collector frees.

@@ -314,7 +314,11 @@ func (p part) runTiles(scalars map[string]float64) error {
 		}
 		numbers[i] = float32(x)
 	}
-	return code.Run(arrays, numbers)
+	err := code.Run(arrays, numbers)
+	if v := p.values[ports.Copy]; v != nil && err == nil {
+		models.Encode(unsafe.Slice((*byte)(v.data), v.bytes), valuesOf[float32](p.values[ports.Param]), p.update.copy)
+	}
+	return err
 }
 
 // An update is a Program that updates parts: in runs of sessions or, on the CPU if every
@@ -332,8 +336,14 @@ type update struct {
 // load makes the code or the session of an update.
 func (o *Optimizer) load(u *update) (err error) {
 	if o.env.memory.Aliases() {
-		// ONNX Runtime runs Programs that are not element-wise.
-		if u.code, err = tiles.Compile(u.program); err == nil {
+		// ONNX Runtime runs Programs that are not element-wise. A copy is rounded afterwards.
+		p := u.program
+		if u.copy != models.F32 {
+			if p, err = o.rule.Program(u.shape, models.F32); err != nil {
+				return err
+			}
+		}
+		if u.code, err = tiles.Compile(p); err == nil {
 			return nil
 		}
 	}

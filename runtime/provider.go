@@ -22,10 +22,8 @@ type Provider interface {
 	// host, if the run names no number. asked is false if any device is acceptable.
 	ForRank(local int, asked bool) (number int, ok bool)
 
-	// Graphs says for whose kernels graphs are made. Refuses says why no model computes
-	// in a type, "" if models do or if it depends on the device.
+	// Graphs says for whose kernels graphs are made.
 	Graphs() models.Provider
-	Refuses(models.DType) string
 	// Taken is how much of a device's memory a process takes before it allocates anything.
 	Taken() int64
 	// Room returns the driver's name of a device and its free memory, 0 if that is
@@ -78,13 +76,6 @@ func (cpu) Present() error                { return nil }
 
 // Taken is the measured memory of the program with ONNX Runtime and its sessions.
 func (cpu) Taken() int64 { return 85e6 }
-
-func (cpu) Refuses(d models.DType) string {
-	if d == models.BF16 {
-		return "ONNX Runtime has no products of bfloat16 on the CPU: compute in float32, or in float16, or on a GPU (cuda:0)"
-	}
-	return ""
-}
 
 func (cpu) Report(context.Context, string, int, bool) Report {
 	return Report{Rows: func(bool) [][2]string { return nil }}

@@ -140,7 +140,7 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	w := r.Weights
 	from, to := r.Arch.Copied()
 	copied := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
-	masters := matrices(w.Layout, from, to)
+	masters := onlyCopied(r.Arch, w.Layout)
 	rest := piece{0, len(w.Data)}.without(masters)
 	if n := w.Narrow; n != nil {
 		copied.dtype, copied.at, masters = n.DType, unsafe.Pointer(unsafe.SliceData(n.Data)), nil
@@ -163,6 +163,22 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 		err = a.fill()
 	}
 	return a, err
+}
+
+// onlyCopied returns the elements that no Program reads in float32: the matrices that have a
+// copy, but for the embedding, and a head that may be the same.
+func onlyCopied(arch models.Architecture, l *models.Layout) (pieces []piece) {
+	from, to := arch.Copied()
+	pieces = matrices(l, from, to)
+	for _, name := range []string{arch.Geometry().Embedding, arch.Geometry().Head} {
+		at, _ := l.Find(name)
+		var rest []piece
+		for _, p := range pieces {
+			rest = append(rest, p.without([]piece{{at.Offset, at.Offset + at.Size}})...)
+		}
+		pieces = rest
+	}
+	return pieces
 }
 
 // bind binds every weight that the Program reads. prefix is the part of names that the

@@ -177,7 +177,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		}
 	}
 	if err == nil {
-		err = e.memory.provide(o)
+		err = e.memory.provide(o, p)
 	}
 	if err == nil && e.options.Profile != "" {
 		prefix := systemPath(e.options.Profile + "-" + p.Name)

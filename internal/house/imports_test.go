@@ -59,8 +59,9 @@ var rooms = []struct {
 	{"models/modeltest", "internal/files models internal/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
 
-	{"runtime", "models models/onnx models/ports runtime/nccl runtime/provision runtime/internal/tiles sampler internal/settings"},
+	{"runtime", "models models/onnx models/ports runtime/kernels runtime/kernels/host runtime/nccl runtime/provision runtime/internal/tiles sampler internal/settings"},
 	{"runtime/kernels", "models models/onnx models/ports"},
+	{"runtime/kernels/host", "runtime/kernels"},
 	{"runtime/cuda/kernels", "runtime/kernels"},
 	{"runtime/cuda/kernels/onhost", "runtime/kernels runtime/cuda/kernels"},
 	{"runtime/cuda", "internal/files models runtime runtime/kernels runtime/cuda/kernels runtime/nccl runtime/provision"},
@@ -153,7 +154,7 @@ var testAllow = map[string]string{
 const everywhere = "internal/strict"
 
 // cgo names the folders that may use cgo or load a library.
-var cgo = []string{"runtime", "runtime/kernels", "runtime/cuda", "runtime/cuda/kernels", "runtime/cuda/kernels/onhost", "runtime/nccl", "runtime/mpi", "runtime/internal/tiles"}
+var cgo = []string{"runtime", "runtime/kernels", "runtime/kernels/host", "runtime/cuda", "runtime/cuda/kernels", "runtime/cuda/kernels/onhost", "runtime/nccl", "runtime/mpi", "runtime/internal/tiles"}
 
 // forbidden are package names that say nothing.
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}

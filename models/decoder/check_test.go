@@ -17,7 +17,7 @@ type build struct{ models.Compute }
 var (
 	float32Build = build{models.Compute{Type: models.F32}}
 	cudaBuild    = build{models.Compute{Type: models.F32, Provider: models.CUDA}}
-	builds       = []build{float32Build, cudaBuild, {models.Compute{Type: models.BF16}}, {models.Compute{Type: models.F16}}}
+	builds       = []build{float32Build, cudaBuild, {models.Compute{Type: models.BF16, Provider: models.CUDA}}, {models.Compute{Type: models.F16}}}
 )
 
 func (b build) of(a decoder.Architecture) decoder.Architecture {

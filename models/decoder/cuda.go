@@ -46,7 +46,7 @@ func (a Architecture) byProducts() bool {
 // cacheWidth is the width of a head in the cache: K, or the next multiple of 16
 // where GroupQueryAttention needs it.
 func (a Architecture) cacheWidth() int {
-	if a.byProducts() {
+	if a.byProducts() || a.onHost() {
 		return a.HeadDim
 	}
 	return (a.HeadDim + 15) / 16 * 16

@@ -115,9 +115,9 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 	}
 	forward, err = graph.Build(name+".forward", func(g *graph.Graph) {
 		a.forProvider(g)
-		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
+		h, e := g.Float(ports.Normed, "R", d), g.Input(ports.HeadSlice, a.headType(), graph.Dims("v", d))
 		z0, u0 := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.MeanLogit, "R", 1)
-		logits, _ := a.capped(graph.Linear(h, e, nil), a.temperature(g))
+		logits, _ := a.capped(a.logits(models.Direct, h, e), a.temperature(g))
 		if form.Kept {
 			logits = keptLogits(g, logits)
 		}
@@ -141,9 +141,10 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 		}
 	})
 	target, wrong := graph.Build("head.target", func(g *graph.Graph) {
-		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, a.Vocab, d)
+		h, e := g.Float(ports.Normed, "R", d), g.Input(ports.HeadSlice, a.headType(), graph.Dims(a.Vocab, d))
 		y := g.Input(ports.Targets, models.I64, graph.Dims("R"))
-		logit, _ := a.capped(graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1), a.temperature(g))
+		product := graph.ReduceSum(graph.Mul(widen(graph.Cast(h, a.headType())), widen(graph.Gather(e, y))), -1)
+		logit, _ := a.capped(product, a.temperature(g))
 		g.Output(ports.TargetLogit, logit)
 	})
 	name = "head"
@@ -169,14 +170,14 @@ func keptLogits(g *graph.Graph, logits *graph.Node) *graph.Node {
 func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 	a.forProvider(g)
 	d := a.Hidden
-	h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
+	h, e := g.Float(ports.Normed, "R", d), g.Input(ports.HeadSlice, a.headType(), graph.Dims("v", d))
 	z, w := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.LogProbGrad, "R", 1)
 	dh := g.Float(ports.NormedGrad, "R", d)
 	var de *graph.Node // the running gradient of E, if there is one
 	if a.Adapter == nil {
 		de = g.Float(ports.HeadSliceGrad, "v", d)
 	}
-	logits, slope := a.capped(graph.Linear(h, e, nil), a.temperature(g))
+	logits, slope := a.capped(a.logits(models.Direct, h, e), a.temperature(g))
 	if form.Full {
 		g.Use(ports.Logits, models.Use{Role: models.Kept})
 		logits.Stash(g.Float(ports.Logits, "R", "v"))

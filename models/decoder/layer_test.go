@@ -264,7 +264,7 @@ func TestNorm(t *testing.T) {
 // layer's backward pass of the 1.5B shape takes less than one copy of all
 // scores in float32, 805 MB, beside what has the size of the tokens.
 func TestLayerBytes(t *testing.T) {
-	testLayerBytes(t, build{models.Compute{Type: models.BF16}}, 1)
+	testLayerBytes(t, build{models.Compute{Type: models.BF16, Provider: models.CUDA}}, 1)
 	testLayerBytes(t, cudaBuild, 1.5)
 }
 

@@ -31,7 +31,8 @@ import (
 // nothing from a copy: the logits need float32 operands, or their rounding (2^-4
 // at a logit of 16) would be the largest gap between the log-probs of rollout and
 // training. Products of float32 may run in TensorFloat-32: its 11 bits hold the
-// fractions of both 16-bit types.
+// fractions of both 16-bit types. On a CPU the head has a copy in bfloat16 all the same: its
+// products take half the time, and as rollout and training round and add alike, there is no gap.
 
 // With a Base of 16 or 8 bits everything is as in float32, but the inputs for the layers'
 // matrices have that type. A layer converts its matrices to float32 while it runs.
@@ -69,8 +70,8 @@ func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a
 // widen casts x to float32.
 func widen(x *graph.Node) *graph.Node { return graph.Cast(x, models.F32) }
 
-// Copied implements models.Architecture: the layers are adjacent in the arena. In float32
-// nothing is copied.
+// Copied implements models.Architecture: the layers are adjacent in the arena, and the head lies
+// before or behind them. In float32 nothing is copied.
 func (a Architecture) Copied() (from, to int) {
 	if a.compute() == models.F32 && !a.Compute.Narrow() {
 		return 0, 0
@@ -78,7 +79,30 @@ func (a Architecture) Copied() (from, to int) {
 	l := a.Layout()
 	first, _ := l.Find(l.Fused()[1].Name) // behind the embedding
 	after, _ := l.Find(a.Names.Norm)
-	return first.Offset, after.Offset
+	from, to = first.Offset, after.Offset
+	if a.headType() != models.F32 {
+		head, _ := l.Find(a.Geometry().Head)
+		from, to = min(from, head.Offset), max(to, head.Offset+head.Size)
+	}
+	return from, to
+}
+
+// onHost reports whether the layers compute in bfloat16 on a CPU, by operators of our own,
+// which have one order of sums for decoding, prompts and training.
+func (a Architecture) onHost() bool { return a.Provider == models.CPU && a.compute() == models.BF16 }
+
+// headType is the type of the head's matrix in products.
+func (a Architecture) headType() models.DType {
+	if a.onHost() {
+		return models.BF16
+	}
+	return models.F32
+}
+
+// logits is the float32 product of h [R,D] and the head e [v,D], which are rounded to the head's
+// type.
+func (a Architecture) logits(form models.Form, h, e *graph.Node) *graph.Node {
+	return product(form, widen(graph.Cast(h, a.headType())), widen(e), nil)
 }
 
 // GradNorm sums the squares of g [n]: the output "sum" has no dimensions. In float16,

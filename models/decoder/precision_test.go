@@ -264,7 +264,7 @@ func TestPrecisionBounds(t *testing.T) {
 	}{
 		{float32Build, 1, 2e-6, 2e-6},
 		{cudaBuild, 1, 2e-6, 2e-6},
-		{build{models.Compute{Type: models.BF16}}, 1, 0.005, 0.05},
+		{build{models.Compute{Type: models.BF16, Provider: models.CUDA}}, 1, 0.005, 0.05},
 		{build{models.Compute{Type: models.F16}}, 1024, 0.001, 0.007},
 	} {
 		tr := model(tt.build)
@@ -351,7 +351,7 @@ func (tr *trainer) hidden(t testing.TB) [][]float64 {
 // training, which share all roundings, but not attention's kernel and, simulated by
 // noise, the order of sums. Without noise they are equal.
 func TestPrecisionGap(t *testing.T) {
-	for d, bound := range map[build]float64{float32Build: 2e-4, cudaBuild: 2e-4, {models.Compute{Type: models.BF16}}: 0.005, {models.Compute{Type: models.F16}}: 0.002} {
+	for d, bound := range map[build]float64{float32Build: 2e-4, cudaBuild: 2e-4, {models.Compute{Type: models.BF16, Provider: models.CUDA}}: 0.005, {models.Compute{Type: models.F16}}: 0.002} {
 		exact, _ := gap(t, d, nil)
 		if exact > 1e-6 {
 			t.Errorf("%v: log-probs of rollout and training are up to %g apart without noise", d, exact)

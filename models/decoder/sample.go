@@ -22,12 +22,22 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
-		head := parameter(g, a.Geometry().Head, models.F32, a.Vocab, a.Hidden)
-		logits := product(form, hidden, head, nil)
-		if c := a.Block.LogitCap; c != 0 {
-			logits = graph.Mul(graph.Tanh(logits), g.Scalar(c))
+		head := parameter(g, a.Geometry().Head, a.headType(), a.Vocab, a.Hidden)
+		var logits, scaled *graph.Node
+		if a.onHost() { // as training, which rounds the scaled states
+			inverse := g.Float(ports.InverseTemperature)
+			if a.Block.LogitCap == 0 {
+				hidden = graph.Mul(hidden, inverse)
+			}
+			logits, _ = a.capped(a.logits(form, hidden, head), inverse)
+			scaled = logits
+		} else {
+			logits = a.logits(form, hidden, head)
+			if c := a.Block.LogitCap; c != 0 {
+				logits = graph.Mul(graph.Tanh(logits), g.Scalar(c))
+			}
+			scaled = graph.Mul(logits, g.Float(ports.InverseTemperature))
 		}
-		scaled := graph.Mul(logits, g.Float(ports.InverseTemperature))
 		top := sampling{a}.largest(scaled)
 		z := graph.Sub(scaled, top)
 		e := graph.Exp(z)

@@ -33,7 +33,6 @@ func (*provider) Has(number int) bool     { return number < 1<<16 }
 func (*provider) Graphs() models.Provider { return models.CUDA }
 
 // Refuses returns "": the provider computes in all types.
-func (*provider) Refuses(models.DType) string { return "" }
 
 // Taken estimates the bytes of CUDA's context, the kernels, and the workspaces of cuBLAS and cuDNN.
 func (*provider) Taken() int64 { return 1200e6 }

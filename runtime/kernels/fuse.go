@@ -108,16 +108,22 @@ func fuseAll(p models.Program) models.Program {
 
 // fuse applies rules to a graph.
 func fuse(p models.Program, rules []rule) models.Program {
-	g := &fused{Program: p, narrow: narrowType(p), ports: map[string]models.Port{}}
-	g.Nodes = slices.Clone(p.Nodes)
-	for _, port := range slices.Concat(p.Inputs, p.Outputs) {
-		g.ports[port.Name] = port
-	}
+	g := open(p)
 	for _, r := range rules {
 		g.apply(r)
 	}
 	g.prune()
 	return g.Program
+}
+
+// open prepares a graph for rules.
+func open(p models.Program) *fused {
+	g := &fused{Program: p, narrow: narrowType(p), ports: map[string]models.Port{}}
+	g.Nodes = slices.Clone(p.Nodes)
+	for _, port := range slices.Concat(p.Inputs, p.Outputs) {
+		g.ports[port.Name] = port
+	}
+	return g
 }
 
 // prune removes nodes whose results are not read.
@@ -166,6 +172,7 @@ func withHead(p models.Program, op string) models.Program {
 type fused struct {
 	models.Program
 	narrow models.DType // the graph's 16-bit type
+	any    bool         // whether operators take rows of any width, as the host's do
 	ports  map[string]models.Port
 	made   map[string]int // the node that computes a value
 	uses   map[string]int // how many inputs and graph outputs use a value
@@ -438,7 +445,7 @@ func (g *fused) typeOf(name string) models.DType {
 		if n := g.Nodes[i]; n.Op == "Cast" {
 			return castTo(n)
 		} else if n.Domain == domain {
-			if strings.HasSuffix(kindOf(n, ""), "Onto") || kindOf(n, "") == "NormGrad" {
+			if strings.HasSuffix(kindOf(n, ""), "Onto") || wideResults[kindOf(n, "")] {
 				return models.F32
 			}
 			return g.narrow
@@ -447,6 +454,10 @@ func (g *fused) typeOf(name string) models.DType {
 		}
 	}
 }
+
+// wideResults are operators of ours with results in float32.
+var wideResults = map[string]bool{"NormGrad": true, "Logits": true, "RowDots": true, "HeadSums": true, "HeadGrad": true,
+	"MaskedSoftmax": true, "SoftmaxGrad": true}
 
 // width returns the last dimension of a value if a port, a product or a constant states it, else 0.
 func (g *fused) width(name string) int {
@@ -503,7 +514,7 @@ func eights(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow(name)(g, v)
 		w := g.width(v[name])
-		return nil, ok && w > 0 && w%8 == 0
+		return nil, ok && (g.any || w > 0 && w%8 == 0)
 	}
 }
 
@@ -512,7 +523,7 @@ func turns(sign int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow("x")(g, v)
 		half := lastOf(g.ports[v["cos"]].Shape, 1)
-		return []onnx.Attr{{Name: "turned", Value: sign}}, ok && half > 0 && half%8 == 0
+		return []onnx.Attr{{Name: "turned", Value: sign}}, ok && half > 0 && (g.any || half%8 == 0)
 	}
 }
 
@@ -535,7 +546,7 @@ func masks(name string) condition {
 			}
 			mask = g.Nodes[i].Inputs[0]
 		}
-		return nil, mask == ports.Mask && len(g.ports[mask].Shape) == 2
+		return nil, (mask == ports.Mask || g.any && mask == ports.Band) && len(g.ports[mask].Shape) == 2
 	}
 }
 
@@ -562,12 +573,8 @@ func epsilonOf(name string) condition {
 // epsilonBeside reads a constant of one float32 as the attribute epsilon.
 func epsilonBeside(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
-		for _, c := range g.Constants {
-			if c.Name == v[name] && c.Type == models.F32 && len(c.Raw) == 4 {
-				return []onnx.Attr{{Name: "epsilon", Value: math.Float32frombits(binary.LittleEndian.Uint32(c.Raw))}}, true
-			}
-		}
-		return nil, false
+		x, ok := g.number(v[name])
+		return []onnx.Attr{{Name: "epsilon", Value: x}}, ok
 	}
 }
 
@@ -577,25 +584,24 @@ func attends(turned int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		ids := slices.IndexFunc(g.Inputs, func(p models.Port) bool { return p.Name == "ids" })
 		cache := g.ports[v["keys"]].Shape
-		if ids < 0 || len(g.Inputs[ids].Shape) != 2 || g.Inputs[ids].Shape[1] != "1" || len(cache) != 4 {
+		if ids < 0 || len(g.Inputs[ids].Shape) != 2 || g.Inputs[ids].Shape[1] != "1" && !g.any || len(cache) != 4 {
 			return nil, false
 		}
 		n := g.Nodes[g.made[v["i"]]]
-		if slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == "local_window_size" || a.Name == "softcap" }) {
-			return nil, false // the kernel reads all keys, and their scores as they are
-		}
 		heads, groups := attr(n, "num_heads"), attr(n, "kv_num_heads")
 		width, err := strconv.ParseInt(cache[3], 10, 64)
-		if err != nil || width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16 || attr(n, "do_rotary") != 0 {
+		known := map[string]bool{"num_heads": true, "kv_num_heads": true, "scale": true, "do_rotary": true, "local_window_size": g.any, "softcap": g.any}
+		if err != nil || !g.any && (width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16) || attr(n, "do_rotary") != 0 ||
+			slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return !known[a.Name] }) {
 			return nil, false
 		}
 		attrs := []onnx.Attr{{Name: "heads", Value: heads}, {Name: "groups", Value: groups}, {Name: "turned", Value: turned}}
 		for _, a := range n.Attrs {
-			if a.Name == "scale" {
-				attrs = append(attrs, a)
+			if ours := map[string]string{"scale": "scale", "local_window_size": "window", "softcap": "cap"}[a.Name]; ours != "" {
+				attrs = append(attrs, onnx.Attr{Name: ours, Value: a.Value})
 			}
 		}
-		return attrs, len(attrs) == 4
+		return attrs, slices.ContainsFunc(attrs, isScale)
 	}
 }
 
@@ -603,7 +609,7 @@ func attends(turned int64) condition {
 // support: of up to 128 elements, a multiple of 8.
 func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	q, k := g.ints(v["qd"]), g.ints(v["kd"])
-	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] || q[3]%8 != 0 || q[3] > 128 || k[2] == 0 || q[2]%k[2] != 0 {
+	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] || !g.any && (q[3]%8 != 0 || q[3] > 128) || k[2] == 0 || q[2]%k[2] != 0 {
 		return nil, false
 	}
 	attrs := []onnx.Attr{{Name: "heads", Value: q[2]}, {Name: "groups", Value: k[2]}}
@@ -612,7 +618,22 @@ func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 			attrs = append(attrs, onnx.Attr{Name: "scale", Value: a.Value})
 		}
 	}
-	return attrs, len(attrs) == 3
+	if c, ok := g.number(v["c"]); ok {
+		attrs = append(attrs, onnx.Attr{Name: "cap", Value: c})
+	}
+	return attrs, slices.ContainsFunc(attrs, isScale)
+}
+
+func isScale(a onnx.Attr) bool { return a.Name == "scale" }
+
+// number returns a constant of one float32.
+func (g *fused) number(name string) (x float32, ok bool) {
+	for _, c := range g.Constants {
+		if c.Name == name && c.Type == models.F32 && len(c.Raw) == 4 {
+			return math.Float32frombits(binary.LittleEndian.Uint32(c.Raw)), true
+		}
+	}
+	return 0, false
 }
 
 // ints returns the numbers of an int64 constant.
@@ -628,6 +649,6 @@ func (g *fused) ints(name string) (list []int64) {
 }
 
 // Whole implements runtime.Kernels.
-func (*Device) Whole(p models.Program) bool {
-	return slices.ContainsFunc(fuseAll(p).Nodes, func(n onnx.Node) bool { return kindOf(n, "") == "CausalAttention" })
+func (d *Device) Whole(p models.Program) bool {
+	return slices.ContainsFunc(d.Fuse(p).Nodes, func(n onnx.Node) bool { return kindOf(n, "") == "CausalAttention" })
 }

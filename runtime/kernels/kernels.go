@@ -14,10 +14,12 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
 	"onering/models"
+	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -25,11 +27,23 @@ import (
 type Device struct {
 	device *C.onering_device
 	stream unsafe.Pointer
+	host   bool
 }
 
 // New returns a Device for an onering_device made in C, whose work is ordered by a stream.
 func New(device, stream unsafe.Pointer) *Device {
-	return &Device{(*C.onering_device)(device), stream}
+	return &Device{(*C.onering_device)(device), stream, false}
+}
+
+// NewHost is New for the host's processor, whose operators are in bfloat16 alone and take rows
+// of any width.
+func NewHost(device unsafe.Pointer) *Device {
+	return &Device{(*C.onering_device)(device), nil, true}
+}
+
+// In reports whether a Program has operators of ours.
+func In(p models.Program) bool {
+	return slices.ContainsFunc(p.Nodes, func(n onnx.Node) bool { return n.Domain == domain })
 }
 
 // adding is held while operators are made, once for each device.
@@ -48,7 +62,12 @@ func (d *Device) AddTo(functions, options unsafe.Pointer) error {
 }
 
 // Fuse implements runtime.Kernels.
-func (*Device) Fuse(p models.Program) models.Program { return fuseAll(p) }
+func (d *Device) Fuse(p models.Program) models.Program {
+	if d.host {
+		return fuseOnHost(p)
+	}
+	return fuseAll(p)
+}
 
 // numbers are the scalars of AdamW in the order of kernels.cu.
 var numbers = []string{ports.Beta1, ports.Beta1Rest, ports.Beta2, ports.Beta2Rest, ports.Eps, ports.Rate, ports.SecondScale, ports.Keep, ports.Clip}

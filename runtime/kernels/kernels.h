@@ -29,30 +29,41 @@ enum {
 	KERNEL_CAUSAL_KEYS = KERNEL_CAUSAL_QUERIES + 2,
 	KERNEL_ATTEND = KERNEL_CAUSAL_KEYS + 2,
 	KERNELS = KERNEL_ATTEND + 2,
+	KERNEL_ATTEND_KEYS = KERNELS, // from here on the host's alone
+	KERNEL_ATTEND_PROMPT,
+	KERNEL_ROW_DOTS,
+	HOST_KERNELS,
 };
 extern const char *const onering_kernel_names[KERNELS];
 
 // A product is y = op(a) op(b) + bias or + sum for matrices of 16 bits, row by row: a [m,k] or
 // with turn_a [k,m], b [k,n] or with turn_b [n,k], y [m,n] with rows y_step elements apart.
 // With wide y is float32 and sum, which may be y, is [m,n] or NULL; else y has 16 bits and
-// bias is [n] or NULL.
+// bias is [n] or NULL. On the host also plus is, which is laid out as y, or NULL.
 typedef struct {
-	const void *a, *b, *bias;
+	const void *a, *b, *bias, *plus;
 	const float *sum;
 	void *y;
 	int64_t m, n, k, y_step;
 	int turn_a, turn_b, wide, half;
 } onering_product;
 
-// A device computes: a GPU, or in tests the CPU. The functions return an error, which stays
+// A device computes: a GPU, or the host. The functions return an error, which stays
 // where it is until the next one of the thread, or NULL.
 typedef struct onering_device {
 	const char *(*launch)(struct onering_device *, int half, int kernel, const unsigned *grid, unsigned block, void **args, void *stream);
 	const char *(*product)(struct onering_device *, const onering_product *, void *stream);
 	// scratch is room that the next call of an operator may overwrite.
 	const char *(*scratch)(struct onering_device *, size_t bytes, void **at);
+	// What only the host has, else NULL: gate_up is silu(a b^T) (a plus^T) for plus in the
+	// shape of b, and done is called after an operator.
+	const char *(*gate_up)(struct onering_device *, const onering_product *, void *stream);
+	void (*done)(struct onering_device *);
+	int split;            // how many cached tokens one part of attention has, on which its bits depend; 0 is all
+	int single;           // bfloat16 is the only type of 16 bits
 	const char *provider; // whose nodes the operators are, as ONNX Runtime calls it
 	void *domain;
+	void *const *functions; // ONNX Runtime's; onering_ops sets it
 } onering_device;
 
 // onering_ops adds the operators to the options of a session, by ONNX Runtime's table of

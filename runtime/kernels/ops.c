@@ -83,8 +83,8 @@ typedef struct op {
 typedef struct {
 	op *op;
 	void *const *api;
-	float epsilon, scale;
-	int64_t heads, groups, turned;
+	float epsilon, scale, cap;
+	int64_t heads, groups, turned, window;
 } kernel;
 
 // A call is one computation of a node.
@@ -219,13 +219,28 @@ static const char *multiply(call *c, onering_product p) {
 	return o->device->product(o->device, &p, c->stream);
 }
 
-// Product: x [N,in], w [out,in], perhaps b [out] -> x w^T + b in 16 bits.
+// Product: x [N,in], w [out,in] or where it is turned [in,out], perhaps b [out] or on the host
+// [N,out] -> x w^T + b in 16 bits. Logits is the same without b, in float32.
 static const char *run_product(call *c) {
-	tensor *x = c->in, *w = c->in + 1;
-	int64_t dims[] = {x->dims[0], w->dims[0]};
+	tensor *x = c->in, *w = c->in + 1, *b = c->in + 2;
+	int turned = c->k->turned != 0;
+	int64_t dims[] = {x->dims[0], w->dims[turned]};
 	void *y;
 	TRY(output(c, 0, dims, 2, &y));
-	return multiply(c, (onering_product){.a = x->data, .b = w->data, .bias = c->in[2].data, .y = y, .m = dims[0], .n = dims[1], .k = w->dims[1], .y_step = dims[1], .turn_b = 1});
+	onering_product p = {.a = x->data, .b = w->data, .y = y, .m = dims[0], .n = dims[1], .k = x->dims[1], .y_step = dims[1], .turn_b = !turned, .wide = c->k->op->out[0] == 'F'};
+	if (b->rank == 1) p.bias = b->data;
+	else p.plus = b->data;
+	return multiply(c, p);
+}
+
+// RowDots: x [R,D], e [V,D], tokens [R] -> [R,1], the products of each row and its token's.
+static const char *run_row_dots(call *c) {
+	tensor *x = c->in;
+	int64_t dims[] = {x->dims[0], 1};
+	void *y;
+	TRY(output(c, 0, dims, 2, &y));
+	void *args[] = {&x->data, &c->in[1].data, &c->in[2].data, &y, x->dims, x->dims + 1};
+	return dims[0] ? launch(c, KERNEL_ROW_DOTS, dims[0], 1, 1, 32, args) : NULL;
 }
 
 // ProductOnto: x [N,in], w [out,in], or where it is turned [in,out], sum [N,out] -> sum + the
@@ -254,6 +269,10 @@ static const char *run_gate_up(call *c) {
 	void *y, *both;
 	TRY(output(c, 0, dims, 2, &y));
 	op *o = c->k->op;
+	if (o->device->gate_up) {
+		onering_product p = {.a = h->data, .b = gate->data, .plus = up->data, .y = y, .m = n, .n = f, .k = in, .y_step = f, .turn_b = 1};
+		return n && f ? o->device->gate_up(o->device, &p, c->stream) : NULL;
+	}
 	TRY(o->device->scratch(o->device, (size_t)(n < most ? n : most) * 2 * f * 2, &both));
 	for (int64_t row = 0; row < n; row += most) {
 		onering_product p = {.a = (char *)h->data + row * in * 2, .b = gate->data, .y = both, .m = n - row < most ? n - row : most, .n = f, .k = in, .y_step = 2 * f, .turn_b = 1};
@@ -278,26 +297,30 @@ typedef struct {
 	int64_t capacity;
 	int heads, groups, width, split;
 	float scale;
+	int tokens, total, window; // the host's, as the next
+	float cap;
 } attention;
 
-// Attend: qkv [B,(H+2G)*K], before [B], total [], keys, values [B,G,S,K], cos, sin [P,K/2] ->
-// [B,H*K], and the cache with the new token, in its place.
+// Attend: qkv [B*T,(H+2G)*K], before [B], total [], keys, values [B,G,S,K], cos, sin [P,K/2] ->
+// [B*T,H*K], and the cache with the new tokens, in its place. T is 1 but on the host, where
+// before and total of a prompt are what GroupQueryAttention has.
 static const char *run_attend(call *c) {
-	enum { split = 512 }; // tokens: the bits depend on it
 	kernel *k = c->k;
 	tensor *keys = c->in + 3, *values = c->in + 4;
-	int64_t rows = keys->dims[0], dims[] = {rows, k->heads * keys->dims[3]};
+	int split = k->op->device->split;
+	int64_t all = size(c->in), one = (k->heads + 2 * k->groups) * keys->dims[3];
+	int64_t rows = keys->dims[0], dims[] = {all / one, k->heads * keys->dims[3]};
 	attention a = {
 		.qkv = c->in[0].data, .before = c->in[1].data, .capacity = keys->dims[2],
-		.heads = k->heads, .groups = k->groups, .width = keys->dims[3], .split = split, .scale = k->scale,
+		.heads = k->heads, .groups = k->groups, .width = keys->dims[3], .split = split, .scale = k->scale, .tokens = rows ? dims[0] / rows : 0, .total = *(int32_t *)c->in[2].data, .window = k->window, .cap = k->cap,
 	};
 	if (k->turned) a.cos = c->in[5].data, a.sin = c->in[6].data;
 	TRY(output(c, 0, dims, 2, &a.out));
 	TRY(output(c, 1, keys->dims, 4, &a.keys));
 	TRY(output(c, 2, values->dims, 4, &a.values));
 	if (a.keys != keys->data || a.values != values->data) return "the cache with the new tokens must lie where the cache does";
-	if (rows == 0) return NULL;
-	int total = *(int32_t *)c->in[2].data, splits = (total + split - 1) / split, most = splits;
+	if (dims[0] == 0) return NULL;
+	int splits = split ? (a.total + split - 1) / split : 1, most = splits;
 	if (splits > 1) TRY(k->op->device->scratch(k->op->device, (size_t)rows * k->heads * splits * (a.width + 2) * 4, &a.parts));
 	void *args[] = {&a, &most};
 	TRY(launch(c, KERNEL_ATTEND + (a.width > 64), splits, k->groups, rows, 128, args));
@@ -311,13 +334,19 @@ typedef struct {
 	void *out, *dq, *dk, *dv, *ends, *delta, *part_k, *part_v;
 	int tokens, heads, groups, width;
 	float scale;
+	int batch, window; // the host's, as the next
+	float cap;
 } causal;
 
-// causal_of is what q [B,T,H*K], k and v [B,T,G*K], the inputs, say.
-static causal causal_of(call *c) {
+// causal_of is what q [B,T,H*K], k and v [B,T,G*K], the inputs, say. The host also takes the mask
+// [T,T], whose last row says how many keys a query sees.
+static causal causal_of(call *c, tensor *mask) {
 	kernel *k = c->k;
 	tensor *q = c->in;
-	return (causal){.q = q->data, .k = c->in[1].data, .v = c->in[2].data, .tokens = q->dims[1], .heads = k->heads, .groups = k->groups, .width = q->dims[2] / k->heads, .scale = k->scale};
+	int window = 0;
+	if (mask->data)
+		for (int64_t t = mask->dims[0], i = t - 1; i >= 0 && ((float *)mask->data)[(t - 1) * t + i] == 0; i--) window++;
+	return (causal){.q = q->data, .k = c->in[1].data, .v = c->in[2].data, .tokens = q->dims[1], .heads = k->heads, .groups = k->groups, .width = q->dims[2] / k->heads, .scale = k->scale, .batch = q->dims[0], .window = window, .cap = k->cap};
 }
 
 // attend_all launches one of the kernels causal, by its number for heads of up to 64.
@@ -326,16 +355,17 @@ static const char *attend_all(call *c, causal *a, int number) {
 	return launch(c, number + (a->width > 64), (a->tokens + 63) / 64, a->heads, c->in->dims[0], 128, args);
 }
 
-// CausalAttention: q [B,T,H*K], k, v [B,T,G*K] -> [B,T,H*K].
+// CausalAttention: q [B,T,H*K], k, v [B,T,G*K], perhaps the mask -> [B,T,H*K].
 static const char *run_causal(call *c) {
-	causal a = causal_of(c);
+	causal a = causal_of(c, c->in + 3);
 	TRY(output(c, 0, c->in->dims, 3, &a.out));
 	return size(c->in) ? attend_all(c, &a, KERNEL_CAUSAL_FORWARD) : NULL;
 }
 
-// CausalAttentionGrad: q, k, v, the result and its gradient -> the gradients of q, k and v.
+// CausalAttentionGrad: q, k, v, the result and its gradient, perhaps the mask -> the gradients of
+// q, k and v.
 static const char *run_causal_grad(call *c) {
-	causal a = causal_of(c);
+	causal a = causal_of(c, c->in + 5);
 	a.o = c->in[3].data, a.dy = c->in[4].data;
 	TRY(output(c, 0, c->in->dims, 3, &a.dq));
 	TRY(output(c, 1, c->in[1].dims, 3, &a.dk));
@@ -392,13 +422,15 @@ static const char *run_choose(call *c) {
 	return launch(c, KERNEL_CHOOSE, rows, 1, 1, 512, args);
 }
 
-// HeadSums: logits [R,v], z, u [R,1] -> z, u [R,1] with these logits.
+// HeadSums: logits [R,v], z, u [R,1] -> z, u [R,1] with these logits. The host begins without z.
 static const char *run_head_sums(call *c) {
 	tensor *logits = c->in, *z = c->in + 1;
 	int n = logits->dims[1];
+	int64_t dims[] = {logits->dims[0], 1};
 	void *z1, *u1;
-	TRY(output(c, 0, z->dims, z->rank, &z1));
-	TRY(output(c, 1, z->dims, z->rank, &u1));
+	TRY(output(c, 0, dims, 2, &z1));
+	TRY(output(c, 1, dims, 2, &u1));
+	if (!z->data && !c->k->op->device->single) return "there are no sums to add to";
 	if (logits->dims[0] == 0) return NULL;
 	void *args[] = {&logits->data, &z->data, &c->in[2].data, &z1, &u1, &n};
 	return launch(c, KERNEL_HEAD_SUMS, logits->dims[0], 1, 1, 512, args);
@@ -421,12 +453,12 @@ static const char *run_head_grad(call *c) {
 static const char *run_turn(call *c) {
 	tensor *x = c->in;
 	int width = c->in[2].dims[1] * 2, heads = x->dims[1] / width;
-	int64_t n = size(x) / 16;
+	int64_t n = (size(x) + 15) / 16;
 	float sign = c->k->turned < 0 ? -1 : 1;
 	void *y;
 	TRY(output(c, 0, x->dims, 2, &y));
 	if (n == 0) return NULL;
-	void *args[] = {&x->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &y, &n, &heads, &width, &sign};
+	void *args[] = {&x->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &y, &n, &heads, &width, &sign, x->dims};
 	return launch(c, KERNEL_TURN, blocks(n), 1, 1, 256, args);
 }
 
@@ -434,14 +466,14 @@ static const char *run_turn(call *c) {
 static const char *run_rows(call *c) {
 	tensor *x = c->in, *at = c->in + 1;
 	int d = x->dims[1];
-	int64_t n = size(at) * d / 8, dims[MOST_RANK];
+	int64_t rows = size(at), n = (rows * d + 7) / 8, dims[MOST_RANK];
 	void *y;
 	if (x->rank != 2 || at->rank >= MOST_RANK) return "rows are taken of a matrix";
 	memcpy(dims, at->dims, sizeof at->dims);
 	dims[at->rank] = d;
 	TRY(output(c, 0, dims, at->rank + 1, &y));
 	if (n == 0) return NULL;
-	void *args[] = {&x->data, &at->data, &c->in[2].data, &y, &n, &d};
+	void *args[] = {&x->data, &at->data, &c->in[2].data, &y, &n, &d, &rows};
 	return launch(c, KERNEL_GATHER, blocks(n), 1, 1, 256, args);
 }
 
@@ -451,16 +483,18 @@ static const op table[] = {
 	{.name = "SwiGLU", .in = "HH", .out = "H", .run = run_swiglu},
 	{.name = "SwiGLUGrad", .in = "HHH", .out = "HH", .run = run_swiglu_grad},
 	{.name = "Product", .in = "HHH", .out = "H", .required = 2, .run = run_product},
+	{.name = "Logits", .in = "HH", .out = "F", .run = run_product},
+	{.name = "RowDots", .in = "HHL", .out = "F", .run = run_row_dots},
 	{.name = "ProductOnto", .in = "HHF", .out = "F", .run = run_product_onto},
 	{.name = "OuterOnto", .in = "HHF", .out = "F", .run = run_outer_onto},
 	{.name = "GateUp", .in = "HHH", .out = "H", .run = run_gate_up},
 	{.name = "Attend", .in = "HICHHFF", .out = "HHH", .required = 5, .run = run_attend},
-	{.name = "CausalAttention", .in = "HHH", .out = "H", .run = run_causal},
-	{.name = "CausalAttentionGrad", .in = "HHHHH", .out = "HHH", .run = run_causal_grad},
+	{.name = "CausalAttention", .in = "HHHF", .out = "H", .required = 3, .run = run_causal},
+	{.name = "CausalAttentionGrad", .in = "HHHHHF", .out = "HHH", .required = 5, .run = run_causal_grad},
 	{.name = "MaskedSoftmax", .in = "FF", .out = "F", .run = run_masked_softmax},
 	{.name = "SoftmaxGrad", .in = "FFF", .out = "F", .run = run_softmax_grad},
 	{.name = "Choose", .in = "FFF", .out = "LFF", .required = 2, .run = run_choose},
-	{.name = "HeadSums", .in = "FFF", .out = "FF", .run = run_head_sums},
+	{.name = "HeadSums", .in = "FFF", .out = "FF", .required = 1, .run = run_head_sums},
 	{.name = "HeadGrad", .in = "FFFLF", .out = "F", .run = run_head_grad},
 	{.name = "HeadGradShort", .in = "FFFLF", .out = "H", .run = run_head_grad},
 	{.name = "Turn", .in = "HLFF", .out = "H", .run = run_turn},
@@ -501,9 +535,11 @@ static void *create(const ort_op *o, void *const *api, const void *info, void **
 	k->api = api;
 	told(api, ORT(api, void *, KernelInfoGetAttribute_float, const void *, const char *, float *)(info, "epsilon", &k->epsilon));
 	told(api, ORT(api, void *, KernelInfoGetAttribute_float, const void *, const char *, float *)(info, "scale", &k->scale));
+	told(api, ORT(api, void *, KernelInfoGetAttribute_float, const void *, const char *, float *)(info, "cap", &k->cap));
 	number(api, info, "heads", &k->heads);
 	number(api, info, "groups", &k->groups);
 	number(api, info, "turned", &k->turned);
+	number(api, info, "window", &k->window);
 	*out = k;
 	return NULL;
 }
@@ -514,13 +550,16 @@ static void *compute(void *state, void *context) {
 	void *const *api = c.k->api;
 	const char *problem = told(api, ORT(api, void *, KernelContext_GetInputCount, void *, size_t *)(context, &c.inputs));
 	for (size_t i = 0; !problem && i < c.inputs && i < MOST_INPUTS; i++) problem = input(&c, i);
+	c.stream = context;
 	if (!problem && strcmp(o->device->provider, "CPUExecutionProvider")) problem = told(api, ORT(api, void *, KernelContext_GetGPUComputeStream, void *, void **)(context, &c.stream));
 	if (!problem) problem = o->run(&c);
+	if (o->device->done) o->device->done(o->device);
 	return problem ? ORT(api, void *, CreateStatus, int, const char *)(1, problem) : NULL;
 }
 
 char *onering_ops(onering_device *d, void *const *api, void *options) {
 	const char *problem = NULL;
+	d->functions = api;
 	if (!d->domain) {
 		op *all = calloc(2 * OPS, sizeof *all); // as long as the process
 		void *domain = NULL;
@@ -530,7 +569,7 @@ char *onering_ops(onering_device *d, void *const *api, void *options) {
 			op *o = all + i;
 			*o = table[i / 2];
 			int narrow = strchr(o->in, 'H') || strchr(o->out, 'H');
-			if (!narrow && i % 2) continue;
+			if (i % 2 && (!narrow || d->single)) continue;
 			o->base = (ort_op){
 				.version = 17, .name = name_of, .provider = provider_of, .input_type = input_type, .inputs = inputs, .output_type = output_type, .outputs = outputs,
 				.destroy = free, .input_kind = input_kind, .output_kind = output_kind, .input_memory = input_memory,

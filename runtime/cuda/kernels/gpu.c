@@ -241,7 +241,7 @@ onering_device *onering_gpu_open(int number, const char *cuda, const char *cubla
 		free(g);
 		return NULL;
 	}
-	g->base = (onering_device){.launch = launch, .product = product, .scratch = scratch, .provider = "CUDAExecutionProvider"};
+	g->base = (onering_device){.launch = launch, .product = product, .scratch = scratch, .split = 512, .provider = "CUDAExecutionProvider"};
 	return &g->base;
 }
 

@@ -1,3 +1,3 @@
 #define HALF 0
-#define TABLE onering_host_bfloat16
+#define TABLE onering_stand_in_bfloat16
 #include "table.h"

@@ -1,3 +1,3 @@
 #define HALF 1
-#define TABLE onering_host_float16
+#define TABLE onering_stand_in_float16
 #include "table.h"

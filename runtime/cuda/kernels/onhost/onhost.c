@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void onering_host_bfloat16(int, const unsigned *, unsigned, void **);
-void onering_host_float16(int, const unsigned *, unsigned, void **);
+void onering_stand_in_bfloat16(int, const unsigned *, unsigned, void **);
+void onering_stand_in_float16(int, const unsigned *, unsigned, void **);
 
 // Blocks and threads have their places in variables, so one launch runs at a time.
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const char *run(int half, int kernel, const unsigned *grid, unsigned block, void **args) {
 	pthread_mutex_lock(&mutex);
-	(half ? onering_host_float16 : onering_host_bfloat16)(kernel, grid, block, args);
+	(half ? onering_stand_in_float16 : onering_stand_in_bfloat16)(kernel, grid, block, args);
 	pthread_mutex_unlock(&mutex);
 	return NULL;
 }
@@ -29,4 +29,4 @@ static const char *scratch(onering_device *d, size_t bytes, void **at) {
 	return room ? NULL : "out of memory";
 }
 
-onering_device onering_host = {.launch = launch, .product = product, .scratch = scratch, .provider = "CPUExecutionProvider"};
+onering_device onering_stand_in = {.launch = launch, .product = product, .scratch = scratch, .split = 512, .provider = "CPUExecutionProvider"};

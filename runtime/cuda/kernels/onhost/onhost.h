@@ -2,7 +2,7 @@
 #define ONERING_ONHOST_H
 #include "../../../kernels/kernels.h"
 
-// onering_host computes on the CPU.
-extern onering_device onering_host;
+// onering_stand_in computes on the CPU.
+extern onering_device onering_stand_in;
 
 #endif

@@ -1,0 +1,4 @@
+#define KIND 0
+#include "kind.h"
+
+TABLE(plain)

@@ -1,0 +1,223 @@
+// Products. Each sum of a forward product is that of 16 lanes in the order of k, two numbers to a
+// lane, then a tree over the lanes, for every 1,024 of k. Each sum of an outer product is in the
+// order of k. So a result depends on its row and its column alone.
+enum { DEEP = 1024, WIDE_ROWS = 48 };
+
+// TILE is R rows of x and C rows of w over k. ahead is where the next rows of w lie, or NULL.
+INLINE void tile(const int R, const int C, int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy, int onto, const uint16_t *ahead) {
+	lanes sum[6][8];
+	UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = set(0);
+	int64_t i = 0;
+	for (; i + 32 <= k; i += 32) {
+		shorts32 b[8];
+		UNROLL for (int c = 0; c < C; c++) {
+			b[c] = load32(w + c * ldw + i);
+			if (ahead) __builtin_prefetch(ahead + c * ldw + i);
+		}
+		UNROLL for (int r = 0; r < R; r++) {
+			shorts32 a = load32(x + r * ldx + i);
+			UNROLL for (int c = 0; c < C; c++) sum[r][c] = products(sum[r][c], a, b[c]);
+		}
+	}
+	if (i < k) UNROLL for (int r = 0; r < R; r++) {
+		shorts32 a = load32_some(x + r * ldx + i, k - i);
+		UNROLL for (int c = 0; c < C; c++) sum[r][c] = products(sum[r][c], a, load32_some(w + c * ldw + i, k - i));
+	}
+	UNROLL for (int r = 0; r < R; r++) {
+		float *at = y + r * ldy;
+#if KIND == AVX512
+		if (C % 4 == 0) {
+			UNROLL for (int c = 0; c < C; c += 4) {
+				__m128 s = sums4(sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3]);
+				_mm_storeu_ps(at + c, onto ? _mm_add_ps(_mm_loadu_ps(at + c), s) : s);
+			}
+			continue;
+		}
+#endif
+		UNROLL for (int c = 0; c < C; c++) {
+			float s = sum16(sum[r][c]);
+			at[c] = onto ? at[c] + s : s;
+		}
+	}
+}
+#define TILE(R, C) \
+	static __attribute__((noinline)) void tile_##R##x##C(int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy, int onto, const uint16_t *ahead) { \
+		if (ahead) tile(R, C, k, x, ldx, w, ldw, y, ldy, onto, ahead); \
+		else tile(R, C, k, x, ldx, w, ldw, y, ldy, onto, NULL); \
+	}
+#if KIND == AVX512
+TILE(6, 4)
+TILE(4, 4)
+TILE(2, 4)
+TILE(1, 8)
+TILE(1, 4)
+#elif KIND == AVX2
+TILE(3, 2)
+TILE(2, 2)
+TILE(1, 4)
+#endif
+TILE(1, 1)
+
+// some_rows computes columns [0,n) of so many rows as a tile has, at most m, and returns how many.
+INLINE int64_t some_rows(int64_t m, int64_t n, int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy, int onto, const uint16_t *ahead) {
+	int64_t rows = 1, c = 0;
+#if KIND == AVX512
+	rows = m >= 6 && m != 8 ? 6 : m >= 4 ? 4 : m >= 2 ? 2 : 1;
+	if (rows == 1)
+		for (; c + 8 <= n; c += 8) tile_1x8(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
+	for (; c + 4 <= n; c += 4) (rows == 6 ? tile_6x4 : rows == 4 ? tile_4x4 : rows == 2 ? tile_2x4 : tile_1x4)(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
+#elif KIND == AVX2
+	rows = m >= 3 && m != 4 ? 3 : m >= 2 ? 2 : 1;
+	if (rows == 1)
+		for (; c + 4 <= n; c += 4) tile_1x4(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
+	else
+		for (; c + 2 <= n; c += 2) (rows == 3 ? tile_3x2 : tile_2x2)(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
+#endif
+	for (; c < n; c++) for (int64_t r = 0; r < rows; r++) tile_1x1(k, x + r * ldx, ldx, w + c * ldw, ldw, y + r * ldy + c, ldy, onto, NULL);
+	return rows;
+}
+
+// rows_by_rows is y [m,n] = x [m,k] w [n,k]^T. Rows of w are taken in groups that stay in a cache.
+static void rows_by_rows(int64_t m, int64_t n, int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy) {
+	int64_t group = m > WIDE_ROWS ? 128 : m == 1 ? 8 : 4;
+	for (int64_t c = 0; c < n; c += group) {
+		int64_t columns = n - c < group ? n - c : group;
+		for (int64_t i = 0; i < k; i += DEEP) {
+			int64_t deep = k - i < DEEP ? k - i : DEEP;
+			const uint16_t *next = i + DEEP < k ? w + c * ldw + i + DEEP : c + 2 * group <= n ? w + (c + group) * ldw : NULL;
+			for (int64_t r = 0; r < m;)
+				r += some_rows(m - r, columns, deep, x + r * ldx + i, ldx, w + c * ldw + i, ldw, y + r * ldy + c, ldy, i > 0, r || m > WIDE_ROWS ? NULL : next);
+		}
+	}
+}
+
+// finish rounds sums [m,n] to their place in y, with what is added to them.
+static void finish(const onering_product *p, const float *sums, int64_t ld, int64_t row, int64_t column, int64_t m, int64_t n) {
+	for (int64_t r = 0; r < m; r++) for (int64_t c = 0; c < n; c += 16) {
+		int some = n - c < 16 ? n - c : 16;
+		int64_t at = (row + r) * p->y_step + column + c;
+		lanes v = load_some(sums + r * ld + c, some);
+		if (p->bias) v = add(v, widen_some((const uint16_t *)p->bias + column + c, some));
+		if (p->plus) v = add(v, widen_some((const uint16_t *)p->plus + at, some));
+		if (p->sum) v = add(v, load_some(p->sum + at, some));
+		if (p->wide) store_some((float *)p->y + at, v, some);
+		else narrow_some((uint16_t *)p->y + at, v, some);
+	}
+}
+
+// block finds the block of a task; it returns its number of rows.
+static int64_t block(const multiplication *j, size_t task, int64_t *row, int64_t *column, int64_t *columns) {
+	const onering_product *p = j->p;
+	int64_t across = (p->n + j->columns - 1) / j->columns;
+	*row = task / across * j->rows, *column = task % across * j->columns;
+	*columns = p->n - *column < j->columns ? p->n - *column : j->columns;
+	return p->m - *row < j->rows ? p->m - *row : j->rows;
+}
+
+static void forward(const multiplication *j, size_t task) {
+	const onering_product *p = j->p;
+	int64_t row, column, columns, rows = block(j, task, &row, &column, &columns);
+	float *sums = onering_room(rows * columns * 4);
+	rows_by_rows(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, (const uint16_t *)p->b + column * p->k, p->k, sums, columns);
+	finish(p, sums, columns, row, column, rows, columns);
+	onering_room_back(sums);
+}
+
+INLINE lanes sigmoid(lanes x) { return quotient(set(1), add(set(1), exponential(sub(set(0), x)))); }
+
+// gated is silu(gate) up for n numbers.
+static void gated(const uint16_t *gate, const uint16_t *up, uint16_t *y, int64_t n) {
+	for (int64_t i = 0; i < n; i += 16) {
+		int few = n - i < 16 ? n - i : 16;
+		lanes g = widen_some(gate + i, few);
+		narrow_some(y + i, mul(mul(g, sigmoid(g)), widen_some(up + i, few)), few);
+	}
+}
+
+// gate_up is silu(a b^T) (a plus^T) for a block, where plus has the shape of b; both products are
+// rounded before.
+static void gate_up(const multiplication *j, size_t task) {
+	const onering_product *p = j->p;
+	int64_t row, column, columns, rows = block(j, task, &row, &column, &columns);
+	float *sums = onering_room(rows * columns * (4 + 2 + 2));
+	uint16_t *both[2] = {(uint16_t *)(sums + rows * columns), (uint16_t *)(sums + rows * columns) + rows * columns};
+	for (int i = 0; i < 2; i++) {
+		rows_by_rows(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, (const uint16_t *)(i ? p->plus : p->b) + column * p->k, p->k, sums, columns);
+		for (int64_t n = 0; n < rows * columns; n += 16) narrow_some(both[i] + n, load_some(sums + n, rows * columns - n < 16 ? rows * columns - n : 16), rows * columns - n < 16 ? rows * columns - n : 16);
+	}
+	for (int64_t r = 0; r < rows; r++) gated(both[0] + r * columns, both[1] + r * columns, (uint16_t *)p->y + (row + r) * p->y_step + column, columns);
+	onering_room_back(sums);
+}
+
+#if KIND == AVX512
+enum { STRIP = 12, VECTORS = 2 };
+#else
+enum { STRIP = 4, VECTORS = 1 };
+#endif
+enum { PANEL = 16 * VECTORS, PAIRS = 1024 }; // pairs of k that are multiplied at a time
+
+typedef uint32_t two __attribute__((may_alias)); // a pair of numbers of bfloat16
+
+// A panel has PANEL columns of b: of each pair of rows PANEL pairs. What is missing is zero.
+static void pack(const multiplication *j, size_t panel) {
+	const onering_product *p = j->p;
+	int64_t pairs = (p->k + 1) / 2, column = panel * PANEL, n = p->n - column < PANEL ? p->n - column : PANEL;
+	uint32_t *to = j->packed + panel * PANEL * pairs;
+	for (int64_t i = 0; i < pairs; i++, to += PANEL) {
+		const uint16_t *row = (const uint16_t *)p->b + 2 * i * p->n + column;
+		if (n < PANEL) memset(to, 0, PANEL * 4);
+		interleave(to, row, 2 * i + 1 < p->k ? row + p->n : NULL, n);
+	}
+}
+
+// strip is the same for STRIP rows of op(a), of which there may be fewer.
+static void strip(const onering_product *p, int64_t row, int64_t rows, int64_t first, int64_t pairs, uint32_t *to) {
+	const uint16_t *a = p->a;
+	if (rows < STRIP) memset(to, 0, pairs * STRIP * 4);
+	for (int64_t i = 0; i < pairs; i++, to += STRIP) {
+		int64_t k = 2 * (first + i);
+		if (p->turn_a) interleave(to, a + k * p->m + row, k + 1 < p->k ? a + (k + 1) * p->m + row : NULL, rows);
+		else for (int64_t r = 0; r < rows; r++) {
+			const uint16_t *at = a + (row + r) * p->k + k;
+			to[r] = at[0] | (uint32_t)(k + 1 < p->k ? at[1] : 0) << 16;
+		}
+	}
+}
+
+// outer_tile is STRIP rows by a panel: number i of row r of the left operand is a[r * row + i * step].
+static __attribute__((noinline)) void outer_tile(int64_t pairs, const two *a, int64_t row, int64_t step, const uint32_t *b, float *y, int64_t ldy, int onto) {
+	lanes sum[STRIP][VECTORS];
+	UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) sum[r][c] = onto ? load(y + r * ldy + 16 * c) : set(0);
+	for (int64_t i = 0; i < pairs; i++) {
+		shorts32 w[VECTORS];
+		UNROLL for (int c = 0; c < VECTORS; c++) w[c] = load32((const uint16_t *)(b + i * PANEL + 16 * c));
+		UNROLL for (int r = 0; r < STRIP; r++) {
+			shorts32 x = pair(a[r * row + i * step]);
+			UNROLL for (int c = 0; c < VECTORS; c++) sum[r][c] = products(sum[r][c], x, w[c]);
+		}
+	}
+	UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) store(y + r * ldy + 16 * c, sum[r][c]);
+}
+
+static void outer(const multiplication *j, size_t task) {
+	const onering_product *p = j->p;
+	int64_t row, column, columns, rows = block(j, task, &row, &column, &columns), strips = (rows + STRIP - 1) / STRIP;
+	int64_t all = (p->k + 1) / 2, ld = (columns + PANEL - 1) / PANEL * PANEL, deep = all < PAIRS ? all : PAIRS;
+	int direct = !p->turn_a && p->k % 2 == 0; // whole strips are read where they are
+	float *sums = onering_room(strips * STRIP * (ld + deep) * 4);
+	uint32_t *left = (uint32_t *)(sums + strips * STRIP * ld);
+	for (int64_t first = 0; first < all || first == 0; first += PAIRS) {
+		int64_t pairs = all - first < PAIRS ? all - first : PAIRS;
+		for (int64_t s = 0; s < strips; s++) {
+			int64_t some = rows - s * STRIP < STRIP ? rows - s * STRIP : STRIP;
+			if (!direct || some < STRIP) strip(p, row + s * STRIP, some, first, pairs, left + s * STRIP * pairs);
+		}
+		for (int64_t c = 0; c < columns; c += PANEL) for (int64_t s = 0; s < strips; s++) {
+			int there = direct && rows - s * STRIP >= STRIP;
+			const two *a = there ? (const two *)((const uint16_t *)p->a + (row + s * STRIP) * p->k) + first : (const two *)(left + s * STRIP * pairs);
+			outer_tile(pairs, a, there ? p->k / 2 : 1, there ? 1 : STRIP, j->packed + (column + c) * all + first * PANEL, sums + s * STRIP * ld + c, ld, first > 0);
+		}
+	}
+	finish(p, sums, ld, row, column, rows, columns);
+	onering_room_back(sums);
+}

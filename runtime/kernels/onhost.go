@@ -1,0 +1,144 @@
+package kernels
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"onering/models"
+	"onering/models/onnx"
+	"onering/models/ports"
+)
+
+// hostFirst are tried before rules, and hostRules after them: the stock library has no product
+// of bfloat16 on the host, so every one is ours, and so is attention over the cache.
+var hostFirst = []rule{
+	{"NT a b -> y; Wide x -> a; Wide e -> b", "Logits x e -> y", narrow("e")},
+	{"ReduceSum m ... -> y; Mul a b -> m; Wide x -> a; Wide g -> b; Gather e at -> g", "RowDots x e at -> y", narrow("e")},
+}
+
+var hostRules = []rule{
+	{"Reshape i _ -> y; GroupQueryAttention h _ _ keys values before total -> i k v", "Attend h before total keys values -> y k v", attends(0)},
+	{"NT x w c -> y", "Product x w c -> y", narrow("x")},
+	{"NN x w c -> y", "Product x w c -> y", turned},
+	{"NN x w -> y", "Product x w -> y", turned},
+}
+
+// onHost are rules for the host: attention learns a window from the mask, and may cap scores.
+func onHost(rules []rule) (list []rule) {
+	const scores, capped = "=MaskedSoftmax s mask -> a; =Reshape b _ -> s", "=MaskedSoftmax m mask -> a; =Mul th c -> m; =Tanh dc -> th; =Div s c -> dc; =Reshape b _ -> s"
+	for _, r := range rules {
+		if !strings.HasPrefix(r.to, "CausalAttention") {
+			list = append(list, r)
+			continue
+		}
+		r.to = strings.Replace(r.to, " ->", " mask ->", 1)
+		list = append(list, r)
+		r.from = strings.Replace(r.from, scores, capped, 1)
+		r.from = strings.Replace(r.from, strings.ReplaceAll(scores, "=", ""), strings.ReplaceAll(capped, "=", ""), 1)
+		r.from = strings.Replace(r.from, "SoftmaxGrad p dp d -> ds", "Mul g sl -> ds; Reshape s1 _ -> sl; Sub _ s2 -> s1; =Mul th th -> s2; SoftmaxGrad p dp d -> g", 1)
+		list = append(list, r)
+	}
+	return list
+}
+
+// turned demands a product of 16 bits with the second operand as it is.
+func turned(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+	return []onnx.Attr{{Name: "turned", Value: int64(1)}}, isNarrow(g.typeOf(v["x"]))
+}
+
+// fuseOnHost is fuseAll for the host. Graphs of other types than bfloat16 stay as they are.
+func fuseOnHost(p models.Program) models.Program {
+	if narrowType(p) != models.BF16 {
+		return p
+	}
+	g := open(p)
+	g.any = true
+	list := slices.Concat(hostFirst, onHost(rules), hostRules)
+	if p.Name == "head.backward" {
+		list = slices.Concat(hostFirst, headRules, hostRules)
+	}
+	for _, r := range list {
+		g.apply(r)
+	}
+	g.chooseOnHost()
+	g.widen()
+	g.prune()
+	return g.Program
+}
+
+// chooseOnHost puts one operator in the place of all that follows the logits; see heads. The
+// likeliest tokens are found by stock operators, with the log-sum-exp of ours.
+func (g *fused) chooseOnHost() {
+	at := slices.IndexFunc(g.Nodes, func(n onnx.Node) bool { return kindOf(n, "") == "Logits" })
+	op, ok := heads[g.Name]
+	if at < 0 || !ok && g.Name != "sample.candidates" {
+		return
+	}
+	logits := g.Nodes[at].Outputs[0]
+	for { // a cap of logits stays
+		next := slices.DeleteFunc(slices.Clone(g.Nodes), func(n onnx.Node) bool { return !slices.Contains(n.Inputs, logits) })
+		if len(next) != 1 || next[0].Op != "Tanh" && next[0].Op != "Mul" {
+			break
+		}
+		logits = next[0].Outputs[0]
+		at = slices.IndexFunc(g.Nodes, func(n onnx.Node) bool { return slices.Contains(n.Outputs, logits) })
+	}
+	g.Nodes = slices.Clone(g.Nodes[:at+1])
+	add := func(op, domain string, in, out []string) {
+		g.Nodes = append(g.Nodes, onnx.Node{Op: op, Domain: domain, Inputs: in, Outputs: out})
+	}
+	if ok {
+		words := strings.Fields(op)
+		arrow := slices.Index(words, "->")
+		add(words[0], domain, append([]string{logits}, words[1:arrow]...), words[arrow+1:])
+		return
+	}
+	g.Constants = append(slices.Clone(g.Constants), onnx.Tensor{Name: "%zero", Type: models.F32, Raw: make([]byte, 4)},
+		onnx.Tensor{Name: "%flat", Type: models.I64, Dims: []int64{1}, Raw: bytes.Repeat([]byte{0xff}, 8)}) // -1
+	add("HeadSums", domain, []string{logits}, []string{"%sum", "%mean"})
+	add("TopK", "", []string{logits, ports.TopK}, []string{"%top", ports.Candidates})
+	add("Sub", "", []string{"%top", "%sum"}, []string{"%logp"})
+	add("Min", "", []string{"%logp", "%zero"}, []string{ports.LogProb})
+	add("Sub", "", []string{"%sum", "%mean"}, []string{"%entropies"})
+	add("Max", "", []string{"%entropies", "%zero"}, []string{"%entropy"})
+	add("Reshape", "", []string{"%entropy", "%flat"}, []string{ports.Entropy})
+}
+
+// carried are the operators that move numbers of any type, which the stock library has for
+// bfloat16 on the host, too.
+var carried = map[string]bool{"Cast": true, "Reshape": true, "Transpose": true, "Gather": true, "Concat": true, "Slice": true,
+	"Squeeze": true, "Unsqueeze": true, "Expand": true, "Shape": true, "Split": true}
+
+// widen computes in float32, between casts, what neither we nor the stock library have in bfloat16.
+func (g *fused) widen() {
+	g.index()
+	var nodes []onnx.Node
+	cast := func(from, to string, d models.DType) {
+		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(d)}}})
+	}
+	for _, n := range g.Nodes {
+		if n.Domain == domain || carried[n.Op] || n.Op == "GroupQueryAttention" ||
+			!slices.ContainsFunc(n.Inputs, func(in string) bool { return in != "" && g.typeOf(in) == models.BF16 }) {
+			nodes = append(nodes, n)
+			continue
+		}
+		n.Inputs, n.Outputs = slices.Clone(n.Inputs), slices.Clone(n.Outputs)
+		for i, in := range n.Inputs {
+			if in != "" && g.typeOf(in) == models.BF16 {
+				n.Inputs[i] = in + "/wide/" + n.Outputs[0]
+				cast(in, n.Inputs[i], models.F32)
+			}
+		}
+		outs := slices.Clone(n.Outputs)
+		for i := range outs {
+			n.Outputs[i] += "/wide"
+		}
+		nodes = append(nodes, n)
+		for i, out := range outs {
+			cast(n.Outputs[i], out, models.BF16)
+		}
+	}
+	g.Nodes = nodes
+	g.index()
+}
