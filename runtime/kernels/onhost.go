@@ -26,7 +26,9 @@ var hostRules = []rule{
 
 // onHost are rules for the host: attention learns a window from the mask, and may cap scores.
 func onHost(rules []rule) (list []rule) {
-	const scores, capped = "=MaskedSoftmax s mask -> a; =Reshape b _ -> s", "=MaskedSoftmax m mask -> a; =Mul th c -> m; =Tanh dc -> th; =Div s c -> dc; =Reshape b _ -> s"
+	const scores = "=MaskedSoftmax s mask -> a; =Reshape b _ -> s"
+	const capped = "=MaskedSoftmax m mask -> a; =Mul th c -> m; =Tanh dc -> th; =Div s c -> dc; =Reshape b _ -> s"
+	const slope = "Mul g sl -> ds; Reshape s1 _ -> sl; Sub _ s2 -> s1; =Mul th th -> s2; SoftmaxGrad p dp d -> g"
 	for _, r := range rules {
 		if !strings.HasPrefix(r.to, "CausalAttention") {
 			list = append(list, r)
@@ -36,7 +38,7 @@ func onHost(rules []rule) (list []rule) {
 		list = append(list, r)
 		r.from = strings.Replace(r.from, scores, capped, 1)
 		r.from = strings.Replace(r.from, strings.ReplaceAll(scores, "=", ""), strings.ReplaceAll(capped, "=", ""), 1)
-		r.from = strings.Replace(r.from, "SoftmaxGrad p dp d -> ds", "Mul g sl -> ds; Reshape s1 _ -> sl; Sub _ s2 -> s1; =Mul th th -> s2; SoftmaxGrad p dp d -> g", 1)
+		r.from = strings.Replace(r.from, "SoftmaxGrad p dp d -> ds", slope, 1)
 		list = append(list, r)
 	}
 	return list
