@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"onering/internal/files"
 )
 
 // A Kind is a kind of library with the provider of a device in addition to the CPU's. The zero
@@ -239,8 +241,7 @@ func pythonDirs(program string) (dirs []string) {
 	}
 	root := filepath.Dir(filepath.Dir(program))
 	for _, site := range []string{"lib/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages"} {
-		found, _ := filepath.Glob(filepath.Join(root, site, "onnxruntime-"+pinned+".dist-info")) // the pattern is valid
-		for _, info := range found {
+		for _, info := range files.Glob(root, site+"/onnxruntime-"+pinned+".dist-info") {
 			dirs = append(dirs, filepath.Join(filepath.Dir(info), "onnxruntime", "capi"))
 		}
 	}
