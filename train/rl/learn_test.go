@@ -166,6 +166,9 @@ func TestEveryObjectiveLearns(t *testing.T) {
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
+			if name == "command" {
+				t.Skip("it learns by the program that is given, in cmd's script objective-command")
+			}
 			c := embedded(t, name, 0, 8)
 			if objectives.NeedsOf(c.Objective.Settings).Teacher {
 				t.Skip("it learns from a teacher, in TestDistill")
