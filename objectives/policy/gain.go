@@ -67,11 +67,19 @@ func (x *response) gain(j int, a float64) (gain, slope float64, cut bool) {
 	return gain, slope, cut
 }
 
-// capped is gains where gain does nothing but bound the ratio by floor and cap.
+// capped is gains where gain does nothing but bound the ratio by floor and cap, and leave tokens out.
 func (x *response) capped() {
+	if x.diagnose {
+		x.countCapped()
+		return
+	}
+	out := x.v
+	if !x.values {
+		out = x.g
+	}
 	for j, a := range x.a {
-		x.v[j], x.g[j] = 0, 0
-		if a == 0 && !x.diagnose {
+		if a == 0 || x.masks && x.out[j] {
+			out[j] = 0
 			continue
 		}
 		side := 0
@@ -80,18 +88,48 @@ func (x *response) capped() {
 		}
 		r := math.Exp(x.lam[j])
 		bounded := max(x.floor[side], min(r, x.most[side]))
-		if x.diagnose {
-			if bounded != r {
-				x.cuts++
-			}
-			continue
+		out[j] = a * bounded
+		switch {
+		case x.values && x.detached:
+			out[j] *= x.t.LogProb[j]
+		case !x.values && !x.detached && bounded != r:
+			out[j] = 0
 		}
-		x.v[j] = a * bounded
-		if x.detached {
-			x.v[j], x.g[j] = x.v[j]*x.t.LogProb[j], x.v[j]
-		} else if bounded == r {
-			x.g[j] = x.v[j]
+	}
+}
+
+// leaveOut sets out.
+func (x *response) leaveOut() {
+	if !x.masks {
+		return
+	}
+	x.out = room(x.out, len(x.a))
+	if x.Measure != "tv" || x.back || x.ring {
+		for j, a := range x.a {
+			x.out[j] = x.outside(j, a)
 		}
+		return
+	}
+	logp, old := x.at.LogProb[:len(x.a)], x.at.OldLogProb[:len(x.a)]
+	for j, a := range x.a { // outside, without calls for each token
+		d := math.Exp(logp[j]) - math.Exp(old[j])
+		x.out[j] = d > x.ClipHigh && (a > 0 || !x.side) || d < -x.ClipLow && (a <= 0 || !x.side)
+	}
+}
+
+// countCapped counts the tokens that a region leaves out, or if there is none those that floor and cap bound.
+func (x *response) countCapped() {
+	floor := [2]float64{math.Log(x.floor[0]), math.Log(x.floor[1])}
+	most := [2]float64{math.Log(x.most[0]), math.Log(x.most[1])}
+	for j, a := range x.a {
+		side, cut := 0, 0
+		if a < 0 {
+			side = 1
+		}
+		if x.masks && x.out[j] || !x.masks && (x.lam[j] > most[side] || x.lam[j] < floor[side]) {
+			cut = 1
+		}
+		x.cuts += cut
 	}
 }
 
@@ -126,41 +164,45 @@ func (x *response) quadratic(j int, r, a float64) (gain, slope float64) {
 
 // outside reports whether a bound other than clip acts on token j. Edges are inside (D63).
 func (x *response) outside(j int, a float64) bool {
-	low, high := x.region(j, a)
-	switch x.Bound {
-	case "side":
+	low, high := x.inside(j, a)
+	switch {
+	case x.side:
 		return a > 0 && !high || a <= 0 && !low
-	case "back":
+	case x.back:
 		return !(low && high) && a*x.sure[j] > 0
-	case "ring":
+	case x.ring:
 		was := math.Exp(x.sure[j])
 		return !(low && high || a >= 0 && was <= x.RingLow || a <= 0 && was >= x.RingHigh)
 	}
 	return !(low && high)
 }
 
-// region reports whether token j is inside below and above:
-//
-//	tv       -clip_low <= pi - mu <= clip_high,  pi = e^LogProb, mu = e^OldLogProb
-//	kl       mu log(mu/pi) + (1 - mu) log((1 - mu)/(1 - pi)) at most the width, or pi is on the other side (D62)
-//	budget, moment: see there; a moment counts tokens with a d > 0
-//	others   the ratio is in the interval
-func (x *response) region(j int, a float64) (low, high bool) {
+// The regions of bounds say whether token j is inside below and above. inTV's is -clip_low <= pi - mu <= clip_high,
+// with pi = e^LogProb, mu = e^OldLogProb.
+func (x *response) inTV(j int, _ float64) (low, high bool) {
+	d := math.Exp(x.at.LogProb[j]) - math.Exp(x.at.OldLogProb[j])
+	return d >= -x.ClipLow, d <= x.ClipHigh
+}
+
+// inKL's is mu log(mu/pi) + (1 - mu) log((1 - mu)/(1 - pi)) at most the width, or pi on the other side (D62).
+func (x *response) inKL(j int, _ float64) (low, high bool) {
+	pi, mu := math.Exp(x.at.LogProb[j]), math.Exp(x.at.OldLogProb[j])
+	kl := -mu*(x.at.LogProb[j]-x.at.OldLogProb[j]) + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
+	return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
+}
+
+// inBudget's is what the budget leaves.
+func (x *response) inBudget(j int, _ float64) (low, high bool) { return x.within[j], x.within[j] }
+
+// inMoment's is a d^2 within the moment, or a d that the advantage does not push.
+func (x *response) inMoment(j int, a float64) (low, high bool) {
 	d := x.at.LogProb[j] - x.at.OldLogProb[j]
-	switch x.Measure {
-	case "tv", "kl":
-		pi, mu := math.Exp(x.at.LogProb[j]), math.Exp(x.at.OldLogProb[j])
-		if x.Measure == "tv" {
-			return pi-mu >= -x.ClipLow, pi-mu <= x.ClipHigh
-		}
-		kl := -mu*d + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
-		return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
-	case "budget":
-		return x.within[j], x.within[j]
-	case "moment":
-		low = !(a*d > 0 && d*d > x.moment)
-		return low, low
-	}
+	low = !(a*d > 0 && d*d > x.moment)
+	return low, low
+}
+
+// inInterval's is the ratio within the interval.
+func (x *response) inInterval(j int, _ float64) (low, high bool) {
 	lo, hi := x.interval(j)
 	r := math.Exp(x.sure[j])
 	return r >= lo, r <= hi

@@ -40,6 +40,10 @@ func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 	}
 	x, scales, penalties := o.begin(b, b), o.TokenScales(b), o.penaltyScales(b)
 	for i := range b.Trajectories {
+		if x.g = w[i]; x.spreads() {
+			x.spread = room(x.spread, len(w[i]))
+			x.g = x.spread
+		}
 		x.read(&b.Trajectories[i], &b.Trajectories[i])
 		x.pull(w[i])
 		for j := range w[i] {
@@ -117,6 +121,11 @@ type response struct {
 	clip, masks       bool                                            // the bound is PPO's clip, or another one
 	limited, alone    bool                                            // logarithms are limited; the scope is the whole response and no token's own ratio joins
 	plain, detached   bool                                            // a gain is the ratio within floor and cap; no gradient passes through it
+	whole, alike      bool                                            // tokens of one advantage have one gain; those of this response have
+	smooth            bool                                            // a gain is the shape
+	side, back, ring  bool                                            // the bound
+	inside            func(j int, a float64) (low, high bool)         // the region of a bound but clip
+	flat, spread      []float64                                       // rooms for a and g
 	lo, hi            float64                                         // the bounds of a ratio, if they are the same for all tokens
 	ess, moment       float64                                         // p3o's e, and the largest d^2 within the moment
 	diagnose, values  bool                                            // whether a bound acts is asked of every token; v is asked for
@@ -126,11 +135,12 @@ type response struct {
 	// sure are the logs of the ratios at at, lam those of the loss, in rooms, and orders those of the means.
 	sure, lam, orders []float64
 	rooms             [2][]float64
-	// v are the gains, or the gains times log-probs, and g their derivatives: by lam where the gradient goes
-	// through the ratio, else by the token's own log-prob. cuts counts the tokens on which a bound acts.
+	// v are the gains, or the gains times log-probs, if they are asked for, and else g their derivatives: by lam where
+	// the gradient goes through the ratio, else by the token's own log-prob. cuts counts the tokens on which a bound acts.
 	v, g   []float64
 	cuts   int
 	within []bool    // what the budget leaves
+	out    []bool    // what a bound other than clip leaves out of a plain response
 	future []float64 // the factor of what follows a token
 }
 
@@ -160,7 +170,14 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 		x.ess = means.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
 	}
 	x.detached = o.Gradient == "detached"
-	x.plain = o.Bound == "none" && o.Gate == "none" && o.Weight == "ratio" && o.ClipDual == 0 && o.Future == 0 && !x.limited && !x.alone
+	x.whole = x.alone && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" && slices.Contains([]string{"ratio", "log", "k3"}, o.Measure)
+	x.side, x.back, x.ring = o.Bound == "side", o.Bound == "back", o.Bound == "ring"
+	x.inside = map[string]func(int, float64) (low, high bool){"tv": x.inTV, "kl": x.inKL, "budget": x.inBudget, "moment": x.inMoment}[o.Measure]
+	if x.inside == nil {
+		x.inside = x.inInterval
+	}
+	x.plain = o.Bound != "clip" && o.Gate == "none" && o.Weight == "ratio" && o.ClipDual == 0 && o.Future == 0 && !x.limited && !x.alone
+	x.smooth = o.Gate != "none" && o.ClipDual == 0 && o.Future == 0
 	x.floor, x.most = [2]float64{o.Floor, o.Floor}, [2]float64{o.Cap, o.Cap}
 	if o.Cap == unbounded {
 		x.most = [2]float64{math.Inf(1), math.Inf(1)}
@@ -194,20 +211,16 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 func (x *response) read(t, at *objectives.Trajectory) {
 	n := len(t.LogProb)
 	x.t, x.at, x.cuts = t, at, 0
-	x.a, x.v, x.g, x.sure, x.orders = room(x.a, n), room(x.v, n), room(x.g, n), x.sure[:0], x.orders[:0]
+	x.v, x.sure, x.orders, x.alike = room(x.v, n), x.sure[:0], x.orders[:0], false
 	if n == 0 {
 		return
 	}
-	for j := range n {
-		x.a[j] = t.AdvantageAt(j)
-		if x.Signal == "teacher" {
-			x.a[j] = at.RefLogProb[j] - at.LogProb[j]
-		}
-	}
+	x.advantages()
 	x.logRatios()
 	x.budget()
 	x.follow()
 	if x.plain {
+		x.leaveOut()
 		x.capped()
 	} else {
 		x.gains()
@@ -232,25 +245,57 @@ func (x *response) cutInside() (n int) {
 	return n
 }
 
-// gains sets v, g and cuts.
-func (x *response) gains() {
-	alike := x.alone && x.Future == 0 && x.Gate != "quadratic" && slices.Contains([]string{"ratio", "log", "k3"}, x.Measure)
-	var gain, slope float64
-	var cut bool
-	for j, a := range x.a {
-		if !alike || j == 0 || a != x.a[j-1] || x.lam[j] != x.lam[j-1] { // else as the token before
-			gain, slope, cut = 0, 0, false
-			if a != 0 || x.diagnose {
-				gain, slope, cut = x.gain(j, a)
-			}
+// advantages sets a, and alike.
+func (x *response) advantages() {
+	x.a = x.t.TokenAdvantage
+	if x.Signal == "teacher" {
+		x.flat = room(x.flat, len(x.v))
+		for j, ref := range x.at.RefLogProb {
+			x.flat[j] = ref - x.at.LogProb[j]
 		}
-		x.v[j], x.g[j] = gain, slope
-		if x.detached {
-			x.v[j], x.g[j] = gain*x.t.LogProb[j], gain
+		x.a = x.flat
+	} else if x.a == nil {
+		x.flat = room(x.flat, len(x.v))
+		fill(x.flat, x.t.Advantage)
+		x.a, x.alike = x.flat, x.whole
+	}
+}
+
+// gains sets v or g, and cuts. Where all tokens are alike the first one stands for all.
+func (x *response) gains() {
+	out := x.v
+	if !x.values {
+		out = x.g
+	}
+	for j, a := range x.a {
+		gain, slope, cut := 0.0, 0.0, false
+		if l := x.lam[j]; x.smooth && l <= limit && a != 0 {
+			gain, slope = x.shape(j, math.Exp(l), a)
+		} else if a != 0 || x.diagnose {
+			gain, slope, cut = x.gain(j, a)
+		}
+		switch {
+		case x.diagnose:
+		case x.detached && x.values:
+			out[j] = gain * x.t.LogProb[j]
+		case x.detached || x.values:
+			out[j] = gain
+		default:
+			out[j] = slope
 		}
 		if cut {
 			x.cuts++
 		}
+		if !x.alike {
+			continue
+		}
+		x.cuts *= len(x.a)
+		for k := 1; k < len(out) && !x.diagnose; k++ {
+			if out[k] = out[0]; x.detached && x.values {
+				out[k] = gain * x.t.LogProb[k]
+			}
+		}
+		return
 	}
 }
 
@@ -265,10 +310,12 @@ func (x *response) drift() float64 {
 	return 0
 }
 
-// pull sets w to the derivatives of the sum of v by the log-probs of the response.
+// spreads says whether a ratio has a gradient by the log-probs of several tokens.
+func (x *response) spreads() bool { return x.Gradient == "through" && x.Scope != "token" }
+
+// pull makes of w, which is g unless the gradient spreads, the derivatives of the sum of v by the log-probs of the response.
 func (x *response) pull(w []float64) {
-	copy(w, x.g)
-	if x.Gradient == "through" && x.Scope != "token" && len(w) > 0 {
+	if x.spreads() && len(w) > 0 {
 		x.through(w)
 	}
 	for j := 0; j < len(w) && x.Inner != "none" && x.Gradient == "through"; j++ {
@@ -276,12 +323,11 @@ func (x *response) pull(w []float64) {
 			w[j] = 0
 		}
 	}
-	drift := x.drift()
-	for j := 0; j < len(w) && (drift != 0 || x.Pull); j++ {
-		d := x.t.LogProb[j] - x.t.OldLogProb[j]
-		w[j] -= 2 * drift * d
-		if x.Pull {
-			w[j] += (1 - x.ess) * math.Expm1(-d)
-		}
+	drift, old := x.drift(), x.t.OldLogProb[:len(w)]
+	for j := 0; j < len(w) && drift != 0; j++ {
+		w[j] -= 2 * drift * (x.t.LogProb[j] - old[j])
+	}
+	for j := 0; j < len(w) && x.Pull; j++ {
+		w[j] += (1 - x.ess) * math.Expm1(old[j]-x.t.LogProb[j])
 	}
 }

@@ -90,14 +90,17 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 	if x.Scope == "token" && x.Inner == "none" {
 		z = l
 	}
+	old := t.OldLogProb[:len(z)]
 	for j, logp := range t.LogProb {
-		z[j] = logp - t.OldLogProb[j]
+		z[j] = logp - old[j]
 	}
 	for j := 0; j < len(z) && x.Inner != "none"; j++ {
 		z[j] = x.inner(z[j], x.a[j])
 	}
 	if x.Scope == "token" {
-		copy(l, z)
+		if x.Inner != "none" {
+			copy(l, z)
+		}
 		return
 	}
 	if x.alone {
@@ -105,7 +108,9 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 		if first {
 			x.orders[0] = x.orderOf(t, 0, len(l))
 		}
-		fill(l, x.mean(x.z, x.orders[0], nil))
+		if l[0] = x.mean(x.z, x.orders[0], nil); !x.alike {
+			fill(l, l[0])
+		}
 		return
 	}
 	for j := range l {
