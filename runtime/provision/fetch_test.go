@@ -450,7 +450,7 @@ for a; do case $a in --dest=*) cp "`+wheel+`" "${a#--dest=}/onnxruntime_gpu-1.31
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(at.Path, "1.31.1-more-"+runtime.GOOS) || p.kind.Lacks(at.Path) != "" {
+	if !strings.Contains(at.Path, pinned+"-more-"+runtime.GOOS) || p.kind.Lacks(at.Path) != "" {
 		t.Errorf("%s lacks %q", at.Path, p.kind.Lacks(at.Path))
 	}
 	if found := cached(p.cache, p.goos, p.goarch, p.kind); found != at.Path {

@@ -217,13 +217,25 @@ func cacheDir(o Options) (string, error) {
 }
 
 // cached returns the path of a library in the cache, or "": one that the user put there,
-// else one from the first of k's sources.
+// else one from the first of k's sources, else the newest one for the CPU that was fetched for
+// another version of onering, which all graphs run on as well.
 func cached(cache, goos, goarch string, k Kind) string {
 	paths := []string{filepath.Join(cache, libraryName(goos))}
 	for _, s := range k.sources() {
 		if b, ok := s.build(goos, goarch); ok {
 			paths = append(paths, b.path(cache, goos, goarch))
 		}
+	}
+	if k.Sources == nil {
+		newest := ""
+		entries, _ := os.ReadDir(cache) // without a cache there is none
+		for _, e := range entries {
+			version, ok := strings.CutSuffix(e.Name(), "-"+goos+"-"+goarch)
+			if ok && !strings.Contains(version, "-") && !tooOld(filepath.Join(cache, e.Name())) && older(newest, version) {
+				newest = version
+			}
+		}
+		paths = append(paths, Build{version: newest}.path(cache, goos, goarch))
 	}
 	for _, p := range paths {
 		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) && k.Lacks(p) == "" {

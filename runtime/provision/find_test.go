@@ -282,3 +282,25 @@ func TestMissingIsOneMessage(t *testing.T) {
 		t.Errorf("offline, yet the cache was made: %v", err)
 	}
 }
+
+// TestCachedEarlier: a library that an earlier onering fetched is used, the newest of several, unless
+// its interface is too old.
+func TestCachedEarlier(t *testing.T) {
+	cache, platform := t.TempDir(), "-"+runtime.GOOS+"-"+runtime.GOARCH
+	for _, tt := range []struct{ fetched, want string }{
+		{"1.9.0", ""}, {"1.25.1-cuda13", ""}, {"1.26.2", "1.26.2"}, {"1.31.1", "1.31.1"}, {"1.30.9", "1.31.1"}, {pinned, pinned}, {"1.99.0", pinned},
+	} {
+		dir := filepath.Join(cache, tt.fetched+platform)
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, libraryName(runtime.GOOS)), nil)
+		want := ""
+		if tt.want != "" {
+			want = filepath.Join(cache, tt.want+platform, libraryName(runtime.GOOS))
+		}
+		if got := cached(cache, runtime.GOOS, runtime.GOARCH, Kind{}); got != want {
+			t.Errorf("with %s in the cache it is %q, want %q", tt.fetched, got, want)
+		}
+	}
+}

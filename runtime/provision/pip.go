@@ -14,23 +14,23 @@ import (
 )
 
 // pinned is the version of ONNX Runtime that most sources provide.
-const pinned = "1.31.1"
+const pinned = "1.32.0"
 
 // pip downloads the wheel of the Python package onnxruntime: that for one fixed version
 // of Python, whatever version this machine has.
 var pip = Wheels("onnxruntime=="+pinned, pinned, wheels)
 
 var wheels = map[string]Build{
-	"linux/amd64": {Platform: "manylinux_2_28_x86_64", Member: "onnxruntime/capi/libonnxruntime.so.1.31.1", Size: 23760988,
-		Sum: "fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3"},
-	"linux/arm64": {Platform: "manylinux_2_28_aarch64", Member: "onnxruntime/capi/libonnxruntime.so.1.31.1", Size: 21420803,
-		Sum: "8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467"},
-	"darwin/arm64": {Platform: "macosx_14_0_arm64", Member: "onnxruntime/capi/libonnxruntime.1.31.1.dylib", Size: 20882125,
-		Sum: "d586cbe89effc085a09d3341b3cfbd5c322517f9d397aeb20814af21433f2b36"},
-	"windows/amd64": {Platform: "win_amd64", Member: "onnxruntime/capi/onnxruntime.dll", Size: 14888466,
-		Sum: "e45f61e50d8650885452be538a00bb14a715e46a1bc3691000ce947e89ed0306"},
-	"windows/arm64": {Platform: "win_arm64", Member: "onnxruntime/capi/onnxruntime.dll", Size: 14740724,
-		Sum: "dc9e2fe646a72829386a24ac9185a7a4e26d7dbe5dc433d41df063603c00bbc7"},
+	"linux/amd64": {Platform: "manylinux_2_28_x86_64", Member: "onnxruntime/capi/libonnxruntime.so.1.32.0", Size: 27780211,
+		Sum: "6c1585d1bbf45b0712ea4a21b705c5fcb4ba04ff2e30f1fbf81a49faf658638f"},
+	"linux/arm64": {Platform: "manylinux_2_28_aarch64", Member: "onnxruntime/capi/libonnxruntime.so.1.32.0", Size: 23196724,
+		Sum: "49852228a93995158b2a813d4df487d47a1b76b0eaa894507ef49e91b6d7954a"},
+	"darwin/arm64": {Platform: "macosx_14_0_arm64", Member: "onnxruntime/capi/libonnxruntime.1.32.0.dylib", Size: 22519308,
+		Sum: "fa585fabbea65b823b9a8f7e27d46aee3989d1be7e36b528203d3a1fd613aae7"},
+	"windows/amd64": {Platform: "win_amd64", Member: "onnxruntime/capi/onnxruntime.dll", Size: 16698767,
+		Sum: "443c0065fcdba17618ddef05050308f4b471893c5c7da0337d6957c9073ad8a7"},
+	"windows/arm64": {Platform: "win_arm64", Member: "onnxruntime/capi/onnxruntime.dll", Size: 16030610,
+		Sum: "a5c1951a7d495fa0c22a0865fe36981fe67f9d5dc7ba3893c20fa7266dd1e994"},
 }
 
 // Wheels returns a source of wheels of a package, by platform.
