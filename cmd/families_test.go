@@ -78,7 +78,7 @@ func TestFamilies(t *testing.T) {
 		t.Skip("no ONNX Runtime library: run onering doctor")
 	}
 	for family := range families {
-		if family != "smollm3" && family != "gemma2" && os.Getenv("ONERING_LONG") == "" {
+		if family != "smollm3" && family != "gemma2" && family != "qwen3_5" && os.Getenv("ONERING_LONG") == "" {
 			continue
 		}
 		t.Run(family, func(t *testing.T) {

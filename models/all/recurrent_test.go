@@ -3,6 +3,7 @@ package all_test
 import (
 	"testing"
 
+	"onering/models"
 	"onering/models/modeltest"
 )
 
@@ -20,6 +21,21 @@ func TestRecurrentFamilies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			modeltest.Run(t, config)
+			m, err := models.ParseConfig([]byte(config), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := m.Architecture(models.Compute{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for kind := range a.Geometry().Kinds {
+				forward, backward, err := a.LayerBytes(kind, true, 1, 200, 4, 50)
+				_, longer, failed := a.LayerBytes(kind, true, 1, 400, 4, 100)
+				if err != nil || failed != nil || forward < 1 || backward <= forward || longer < backward*7/4 {
+					t.Errorf("layers of kind %d take %d bytes forward, %d backward, and %d for twice as many tokens: %v, %v", kind, forward, backward, longer, err, failed)
+				}
+			}
 		})
 	}
 }

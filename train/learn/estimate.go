@@ -30,6 +30,13 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	head := 4 * micro * min(int64(g.Vocab), 8176) * 14 / 5
 	if compute.Provider == models.CPU {
 		layer := layerBytes(g, micro, longest)
+		for i, k := range g.Kinds {
+			if k.Mixer == models.Attention || k.Program != i {
+				continue
+			}
+			_, b, failed := arch.LayerBytes(i, false, 1, int(micro), int((micro+longest-1)/longest), int(longest))
+			layer, err = max(layer, b), cmp.Or(err, failed)
+		}
 		// ONNX Runtime's arena returns no memory, so it holds room for head and layers; if
 		// the layers need more than the head, it holds buffers for passes of several sizes.
 		bytes := layer + max(head, layer+head*5/14)
@@ -37,7 +44,7 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 			from, to := arch.Copied()
 			bytes += 4 * int64((to-from)/g.Layers)
 		}
-		return need(int64(all)), need(bytes), nil
+		return need(int64(all)), need(bytes), err
 	}
 	T, rows := (longest+7)/8*8, (micro+longest-1)/longest
 	full, _ := g.Full(int(micro), p.StashBytes)
