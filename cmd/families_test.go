@@ -24,6 +24,8 @@ var families = map[string]string{
 		"final_logit_softcapping": 6.0`,
 	"gemma3": `"model_type": "gemma3_text", "sliding_window": 3, "sliding_window_pattern": 2, "head_dim": 8, "num_key_value_heads": 2, "eos_token_id": 24,
 		"rope_scaling": {"rope_type": "linear", "factor": 8.0}`,
+	"wrapped": `"model_type": "gemma3", "eos_token_id": 24, "vision_config": {}, "text_config": {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+		"num_attention_heads": 2, "vocab_size": 25, "max_position_embeddings": 64, "sliding_window": 5, "sliding_window_pattern": 2, "head_dim": 8, "num_key_value_heads": 1}`,
 	"olmo3": `"model_type": "olmo3", "sliding_window": 4, "layer_types": ["full_attention", "sliding_attention"], "eos_token_id": 24,
 		"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}`,
 	"granite": `"model_type": "granite", "embedding_multiplier": 4.0, "residual_multiplier": 0.7, "attention_multiplier": 0.3, "logits_scaling": 2.0, "eos_token_id": 24`,

@@ -68,6 +68,9 @@ type Geometry struct {
 	// Beside are what the names of tensors begin with that the folder has beside the model,
 	// such as those of a vision tower.
 	Beside []string
+	// Modules are what the names of the layers' tensors begin with, and what the paths of
+	// their modules in transformers begin with; empty if names are paths.
+	Modules [2]string
 	// Normed is how many products of a layer have a norm behind them.
 	Normed int
 	// ZeroNorms is set if norms multiply by 1 + weight, so that new ones are 0.

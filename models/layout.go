@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // A Spec is one Hugging Face tensor: its name in the safetensors file and its
@@ -55,6 +56,8 @@ type place struct {
 type Layout struct {
 	// Size is the length of the arena in elements, padding included.
 	Size int
+	// Modules are as in Geometry: files of adapters name their tensors by the modules' paths.
+	Modules [2]string
 
 	fused []Fused
 	names []string
@@ -140,6 +143,14 @@ func elements(shape []int) (int, error) {
 		n = lo
 	}
 	return int(n), nil
+}
+
+// InFile returns the name that files have for a tensor.
+func (l *Layout) InFile(name string) string {
+	if rest, ok := strings.CutPrefix(name, AdapterPrefix+l.Modules[0]); ok && l.Modules[1] != "" {
+		return AdapterPrefix + l.Modules[1] + rest
+	}
+	return name
 }
 
 // Find returns where the tensor of a Hugging Face or fused name lies.

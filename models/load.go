@@ -16,10 +16,10 @@ func (l *Layout) Check(src source) error {
 	screenful, remedy := 8, "fetch both from one place"
 	for _, name := range l.names {
 		want, _ := l.Find(name)
-		t, ok := src.Info(name)
+		t, ok := src.Info(l.InFile(name))
 		switch {
 		case !ok:
-			wrong = append(wrong, fmt.Sprintf("missing tensor %q %v", name, want.Shape))
+			wrong = append(wrong, fmt.Sprintf("missing tensor %q %v", l.InFile(name), want.Shape))
 		case !slices.Equal(t.Shape, want.Shape):
 			wrong = append(wrong, fmt.Sprintf("tensor %q has shape %v, want %v", name, t.Shape, want.Shape))
 			if t.Elements == 0 {
@@ -31,7 +31,7 @@ func (l *Layout) Check(src source) error {
 	}
 	expected := make(map[string]bool, len(l.names))
 	for _, name := range l.names {
-		expected[name] = true
+		expected[l.InFile(name)] = true
 	}
 	var others []string
 	for _, name := range src.Names() {
@@ -127,7 +127,7 @@ func (w *Weights) Load(src source) error {
 func (w *Weights) loadPart(src source, name string, p place, first int) error {
 	at, n := p.Offset+first, min(p.Size-first, loadChunk)
 	if !w.Narrow.holds(p) {
-		return src.ReadFloat32(name, w.Data[at:at+n], first)
+		return src.ReadFloat32(w.Layout.InFile(name), w.Data[at:at+n], first)
 	}
 	wide := make([]float32, min(n, 1<<18))
 	for done := 0; done < n; done += len(wide) {

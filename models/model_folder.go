@@ -82,6 +82,20 @@ func (m Model) open(dir string, layout *Layout) (*modelSource, error) {
 	return src, nil
 }
 
+// LoadModel reads the tensors of the model folder dir, which must be those of the layout.
+func (w *Weights) LoadModel(dir string) error {
+	m, err := ReadConfig(dir)
+	if err != nil {
+		return err
+	}
+	src, err := m.open(dir, w.Layout)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	return w.Load(src)
+}
+
 // narrowRange returns the range of elements whose matrices a Compute stores in fewer bits.
 func (m Model) narrowRange(c Compute) (from, to int, err error) {
 	if !c.Narrow() {

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"onering/internal/registry"
@@ -72,8 +73,32 @@ func design(config *ConfigFile) (Design, error) {
 	}
 	open := f.open
 	if open == nil {
-		config.Fail("model_type %q is not supported, only %s: name a model of one of these families, or add this one with onering models new", kind, known())
+		config.Fail("model_type %q is not supported%s, only %s: name a model of one of these families, or add this one with onering models new",
+			kind, config.foreignLayers(), known())
 		return nil, config.Err()
 	}
 	return open(config)
+}
+
+// foreignLayers says which layers a config.json states that no graph computes; "" if it states none.
+func (f *ConfigFile) foreignLayers() string {
+	for _, c := range []*ConfigFile{f, f.Object("text_config")} {
+		if c == nil {
+			continue
+		}
+		for _, key := range c.Keys() {
+			what := ""
+			switch n, err := strconv.ParseFloat(string(c.JSON(key)), 64); {
+			case err != nil || n == 0:
+			case strings.HasPrefix(key, "mamba_") || strings.HasPrefix(key, "ssm_") || key == "state_size":
+				what = "mamba layers"
+			case strings.HasPrefix(key, "num_") && strings.Contains(key, "experts") || key == "n_routed_experts":
+				what = "layers with experts"
+			}
+			if what != "" {
+				return fmt.Sprintf(" (it has %s: %s %.20s)", what, key, c.JSON(key))
+			}
+		}
+	}
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/lora"
 )
 
 // TestTower: Save keeps the tensors of the vision tower as they are, in their own type, and writes
@@ -21,7 +22,7 @@ func TestTower(t *testing.T) {
 	for _, from := range folders {
 		m, w, err := models.Load(from)
 		if err != nil {
-			if strings.Contains(err.Error(), "is not supported, only") {
+			if strings.Contains(err.Error(), "model_type \"qwen3_5\" is not supported") {
 				continue // a family that is not here yet
 			}
 			t.Fatal(err)
@@ -59,6 +60,49 @@ func TestTower(t *testing.T) {
 			t.Error(err)
 		} else {
 			again.Close()
+		}
+	}
+}
+
+// TestAdapterOfWrapped: the file of an adapter names tensors by the paths of modules, and its
+// config means no module of the vision tower.
+func TestAdapterOfWrapped(t *testing.T) {
+	m, err := models.ParseConfig([]byte(`{"model_type": "gemma3", "text_config": {"hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 2, "vocab_size": 9}}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, targets := range [][]string{{"all-linear"}, {"q_proj", "mlp.down_proj"}} {
+		s := lora.Default()
+		s.Rank, s.Targets = 2, targets
+		a, err := lora.New(s, m, "base")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := a.Init(s, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		dir := filepath.Join(t.TempDir(), "adapter")
+		if err := a.Save(dir, w, nil); err != nil {
+			t.Fatal(err)
+		}
+		for name := range tensorsOf(t, dir) {
+			if !strings.HasPrefix(name, "base_model.model.model.language_model.layers.") {
+				t.Errorf("the file has %s", name)
+			}
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "adapter_config.json"))
+		if err != nil || !strings.Contains(string(text), `"target_modules": "model\\.language_model\\.(?:.*\\.)?(?:`) {
+			t.Errorf("%v, adapter_config.json is\n%s", err, text)
+		}
+		back, err := lora.Read(dir, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := back.Load(dir)
+		if err != nil || !slices.Equal(again.Data, w.Data) {
+			t.Errorf("%v, or its numbers changed", err)
 		}
 	}
 }
@@ -112,3 +156,26 @@ func TestErrors(t *testing.T) {
 		t.Errorf("a text_config without defaults is %+v, %v", m.Sizes, err)
 	}
 }
+
+// TestRefused: what no graph computes is refused by its name.
+func TestRefused(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type": "qwen3_moe", "num_experts": 128}`:                                         `"qwen3_moe" is not supported (it has layers with experts: num_experts 128)`,
+		`{"model_type": "gpt_oss", "num_local_experts": 32}`:                                      `layers with experts: num_local_experts 32`,
+		`{"model_type": "llama4", "text_config": {"num_local_experts": 16}}`:                      `"llama4" is not supported (it has layers with experts: num_local_experts 16)`,
+		`{"model_type": "gemma4", "text_config": {"num_experts": null}}`:                          `"gemma4" is not supported, only`,
+		`{"model_type": "bamba", "mamba_d_state": 256}`:                                           `it has mamba layers: mamba_d_state 256`,
+		`{"model_type": "mamba2", "state_size": 128}`:                                             `it has mamba layers`,
+		`{"model_type": "gemma3", "text_config": {}, "quantization_config": {"bits": 4}}`:         "quantized weights are not supported",
+		`{"model_type": "mistral", "num_local_experts": 8}`:                                       "num_local_experts 8 is not supported",
+		`{"model_type": "gemma3_text", "layer_types": ["mamba"], "num_hidden_layers": 1}`:         `layer 0 is "mamba"`,
+		`{"model_type": "gemma3_text", "use_bidirectional_attention": true}`:                      "use_bidirectional_attention true",
+		`{"model_type": "olmo2", "rope_scaling": {"rope_type": "dynamic", "factor": 2}, ` + sizes: `rope_type "dynamic" is not supported`,
+	} {
+		if _, err := models.ParseConfig([]byte(config), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+}
+
+const sizes = `"vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}`

@@ -92,6 +92,7 @@ func (a Architecture) AdapterLayout() *models.Layout {
 	if err != nil {
 		panic(err) // Shape.Architecture has checked the adapter
 	}
+	l.Modules = a.Names.modules
 	return l
 }
 

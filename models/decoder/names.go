@@ -29,17 +29,18 @@ type names struct {
 	// v, and of gate and up. A model folder has them only if the Block is Fused.
 	QKV, GateUp string
 
-	beside []string // see models.Geometry.Beside
+	beside  []string  // see models.Geometry.Beside
+	modules [2]string // see models.Geometry.Modules
 }
 
 // Within returns the names in the files of a larger model, in which those of the layers, the
 // embedding and the norm begin with body in place of "model." and the head's with head, beside
-// tensors whose names begin in other ways.
-func (n names) Within(body, head string, beside ...string) names {
+// tensors whose names begin in other ways. Paths of modules begin with path in place of body.
+func (n names) Within(body, head, path string, beside ...string) names {
 	for _, name := range []*string{&n.Embedding, &n.Norm, &n.Layer} {
 		*name = body + strings.TrimPrefix(*name, "model.")
 	}
-	n.Head, n.beside = head+n.Head, beside
+	n.Head, n.beside, n.modules = head+n.Head, beside, [2]string{body, path}
 	return n
 }
 

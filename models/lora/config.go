@@ -160,7 +160,7 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.layout = arch.AdapterLayout()
+	a.layout, a.moved = arch.AdapterLayout(), base.moved
 	return a, nil
 }
 

@@ -37,6 +37,7 @@ type Adapter struct {
 	text   []byte // the text of adapter_config.json
 	unused []string
 	layout *models.Layout
+	moved  moved
 }
 
 // Settings describe a new adapter.
@@ -102,7 +103,7 @@ func New(s Settings, m models.Model, model string) (*Adapter, error) {
 	e.SetIndent("", "  ")
 	err = e.Encode(map[string]any{
 		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": model, "r": s.Rank, "lora_alpha": s.Alpha, "lora_dropout": 0.0,
-		"bias": "none", "target_modules": names, "use_rslora": s.RSLoRA, "use_dora": false, "fan_in_fan_out": false, "inference_mode": true,
+		"bias": "none", "target_modules": a.moved.targets(names), "use_rslora": s.RSLoRA, "use_dora": false, "fan_in_fan_out": false, "inference_mode": true,
 		"init_lora_weights": init, "modules_to_save": nil, "rank_pattern": map[string]int{}, "alpha_pattern": map[string]int{},
 	})
 	if err != nil {
@@ -229,7 +230,11 @@ func (a *Adapter) Save(dir string, w *models.Weights, extra func(d *files.Draft)
 		if err != nil {
 			return err
 		}
-		if err := models.WriteSafetensors(d.WriteFile, tensorFile, models.F32, w.Tensors(), map[string]string{"format": "pt"}); err != nil {
+		tensors := w.Tensors()
+		for i := range tensors {
+			tensors[i].Name = a.layout.InFile(tensors[i].Name)
+		}
+		if err := models.WriteSafetensors(d.WriteFile, tensorFile, models.F32, tensors, map[string]string{"format": "pt"}); err != nil {
 			return err
 		}
 		if extra != nil {

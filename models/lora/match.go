@@ -34,6 +34,38 @@ type product struct {
 type modules struct {
 	prefixes, names, paths []string
 	embedding              string
+	moved                  moved
+}
+
+// moved are the beginnings of names of tensors and of the paths of their modules, if they differ;
+// see models.Geometry.
+type moved [2]string
+
+// path returns the path of a module of which the tensors have a name.
+func (m moved) path(name string) string {
+	if rest, ok := strings.CutPrefix(name, m[0]); ok && m[0] != "" {
+		return m[1] + rest
+	}
+	return name
+}
+
+// name returns the name of a tensor of an adapter's file without the AdapterPrefix.
+func (m moved) name(inFile string) (name string, ok bool) {
+	path, ok := strings.CutPrefix(inFile, models.AdapterPrefix)
+	return moved{m[1], m[0]}.path(path), ok
+}
+
+// targets returns what adapter_config.json says for modules that have one of the names, but no
+// module of another part of a larger model.
+func (m moved) targets(names []string) any {
+	if m[1] == "" {
+		return names
+	}
+	var quoted []string
+	for _, name := range names {
+		quoted = append(quoted, regexp.QuoteMeta(name))
+	}
+	return regexp.QuoteMeta(m[1]) + `(?:.*\.)?(?:` + strings.Join(quoted, "|") + ")"
 }
 
 func modulesOf(m models.Model) (b modules, err error) {
@@ -41,7 +73,8 @@ func modulesOf(m models.Model) (b modules, err error) {
 	if err != nil {
 		return b, err
 	}
-	b.names, b.embedding = models.ModulesOf(arch), strings.TrimSuffix(arch.Geometry().Embedding, ".weight")
+	g := arch.Geometry()
+	b.names, b.embedding, b.moved = models.ModulesOf(arch), strings.TrimSuffix(g.Embedding, ".weight"), g.Modules
 	for i := range m.Layers {
 		b.prefixes = append(b.prefixes, arch.LayerPrefix(i))
 		for _, name := range b.names {
@@ -57,19 +90,23 @@ func (c config) products(m models.Model) (list []product, b modules, err error) 
 		return nil, b, err
 	}
 	if c.Targets.single && strings.EqualFold(c.Targets.list[0], allLinear) {
-		c.Targets = targets{list: b.paths}
+		c.Targets = targets{}
+		for _, name := range b.paths {
+			c.Targets.list = append(c.Targets.list, b.moved.path(name))
+		}
 	}
-	for _, path := range append(slices.Clone(b.paths), headModule, b.embedding) {
-		switch p := (product{path, int(c.Ranks.of(path, float64(c.Rank))), c.Alphas.of(path, c.Alpha)}); {
+	for _, name := range append(slices.Clone(b.paths), headModule, b.embedding) {
+		path := b.moved.path(name)
+		switch p := (product{name, int(c.Ranks.of(path, float64(c.Rank))), c.Alphas.of(path, c.Alpha)}); {
 		case !c.adapts(path):
 			continue
-		case path == b.embedding:
+		case name == b.embedding:
 			return nil, b, fmt.Errorf("target_modules has %s, an embedding, and only products of linear modules are "+
 				"computed: merge it with PEFT's merge_and_unload", path)
 		case c.RSLoRA:
-			list = append(list, product{path, p.rank, p.scale / math.Sqrt(float64(p.rank))})
+			list = append(list, product{name, p.rank, p.scale / math.Sqrt(float64(p.rank))})
 		default:
-			list = append(list, product{path, p.rank, p.scale / float64(p.rank)})
+			list = append(list, product{name, p.rank, p.scale / float64(p.rank)})
 		}
 	}
 	if len(list) == 0 {

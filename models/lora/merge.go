@@ -20,6 +20,7 @@ type merging struct {
 	// tied says that the head and the embedding are one tensor, embedding.
 	tied      bool
 	embedding string
+	moved     moved
 	whole     map[string]string // from tensors of the adapter to those of the model that they replace
 }
 
@@ -36,7 +37,7 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 	if err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	x := merging{config: c, products: list, model: model, embedding: base.embedding + ".weight", whole: map[string]string{}}
+	x := merging{config: c, products: list, model: model, embedding: base.embedding + ".weight", moved: base.moved, whole: map[string]string{}}
 	_, _, untied := model.View(headTensor)
 	x.tied = !untied
 	f, err := open(dir, nil)
@@ -98,7 +99,7 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 		x.whole[models.AdapterPrefix+name] = name
 	}
 	for _, from := range names {
-		to, ours := strings.CutPrefix(strings.Replace(from, ".base_layer.", ".", 1), models.AdapterPrefix) // what a product is beside
+		to, ours := x.moved.name(strings.Replace(from, ".base_layer.", ".", 1)) // what a product is beside
 		if module := to[:max(0, strings.LastIndex(to, "."))]; ours && shapes[to] != nil && has[module] == strings.Contains(from, ".base_layer.") {
 			x.whole[from] = to
 		}
@@ -106,7 +107,11 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 	for from, to := range x.whole {
 		table = append(table, models.Plain(from, shapes[to]...))
 	}
-	return models.NewLayout(table)
+	l, err := models.NewLayout(table)
+	if err == nil {
+		l.Modules = x.moved
+	}
+	return l, err
 }
 
 const headTensor = headModule + ".weight"

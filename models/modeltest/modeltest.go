@@ -129,10 +129,14 @@ func (e edit) apply(t testing.TB, config string) []byte {
 	if err := json.Unmarshal([]byte(config), &members); err != nil {
 		t.Fatal(err)
 	}
+	to := members
+	if text, ok := members["text_config"].(map[string]any); ok { // a model within a larger one
+		to = text
+	}
 	for key, value := range e {
-		members[key] = value
+		to[key] = value
 		if value == nil {
-			delete(members, key)
+			delete(to, key)
 		}
 	}
 	text := must(json.Marshal(members))(t)

@@ -13,11 +13,11 @@ import (
 func init() {
 	for _, x := range []wrapper{
 		{"gemma3", "Gemma 3 from 4B on, without images", "Gemma3ForConditionalGeneration", "gemma3_text", true,
-			"language_model.model.", "language_model.", []string{"vision_tower.", "multi_modal_projector."}},
+			"language_model.model.", "language_model.", "model.language_model.", []string{"vision_tower.", "multi_modal_projector."}},
 		{"mistral3", "Mistral Small 3.1 and later, Ministral 3, without images", "Mistral3ForConditionalGeneration", "mistral", true,
-			"language_model.model.", "language_model.", []string{"vision_tower.", "multi_modal_projector."}},
+			"language_model.model.", "language_model.", "model.language_model.", []string{"vision_tower.", "multi_modal_projector."}},
 		{"qwen3_5", "Qwen3.5 and Qwen3.6, dense, without images", "Qwen3_5ForConditionalGeneration", "qwen3_5_text", false,
-			"model.language_model.", "", []string{"model.visual.", "mtp."}},
+			"model.language_model.", "", "model.language_model.", []string{"model.visual.", "mtp."}},
 	} {
 		models.Register(x.modelType, x.about, x.open)
 	}
@@ -30,6 +30,7 @@ type wrapper struct {
 	text             string // the model_type of the language model where text_config has none
 	tied             bool   // the default of tie_word_embeddings
 	body, head       string // what names of the language model begin with
+	path             string // what paths of modules begin with in place of body
 	beside           []string
 }
 
@@ -40,6 +41,6 @@ func (x wrapper) open(c *models.ConfigFile) (models.Design, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	s.Names = s.Names.Within(x.body, x.head, x.beside...)
+	s.Names = s.Names.Within(x.body, x.head, x.path, x.beside...)
 	return s, nil
 }

@@ -191,12 +191,7 @@ func LoadWeights(checkpoint string, w *models.Weights) error {
 	if models.IsAdapter(checkpoint) {
 		return w.LoadFile(filepath.Join(checkpoint, "adapter_model.safetensors"))
 	}
-	folder, err := models.OpenFolder(checkpoint)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return w.Load(folder)
+	return w.LoadModel(checkpoint)
 }
 
 // LoadOptimizer reads the optimizer's state of a checkpoint: for each name in state
