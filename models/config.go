@@ -128,7 +128,8 @@ func ReadText(f *ConfigFile, otherwise string, tied bool) (Design, error) {
 	}
 	f.within = text
 	defaults := map[string]string{"model_type": strconv.Quote(otherwise), "tie_word_embeddings": strconv.FormatBool(tied)}
-	for _, key := range append(slices.Clone(dtypeKeys), "model_type", "tie_word_embeddings", "eos_token_id", "pad_token_id", "initializer_range", "quantization_config") {
+	for _, key := range append(slices.Clone(dtypeKeys), "model_type", "tie_word_embeddings", "eos_token_id", "pad_token_id",
+		"initializer_range", "quantization_config") {
 		switch {
 		case text.Has(key):
 		case key != "model_type" && f.Has(key):
