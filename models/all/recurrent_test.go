@@ -1,6 +1,7 @@
 package all_test
 
 import (
+	"strings"
 	"testing"
 
 	"onering/models"
@@ -37,5 +38,43 @@ func TestRecurrentFamilies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRecurrentConfigs: what is impossible is named by its key, and both spellings of LFM2's
+// keys count as in transformers.
+func TestRecurrentConfigs(t *testing.T) {
+	const lfm2 = `{"model_type": "lfm2", "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 50, "num_hidden_layers": 3`
+	const qwen = `{"model_type": "qwen3_5_text", "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 50, "num_hidden_layers": 3`
+	for text, want := range map[string]string{
+		lfm2 + `, "conv_L_cache": 1}`:                        "conv_L_cache",
+		lfm2 + `, "block_multiple_of": 0}`:                   "block_multiple_of",
+		lfm2 + `, "block_ffn_dim_multiplier": 1e300}`:        "intermediate_size",
+		lfm2 + `, "conv_dim": 16}`:                           "conv_dim",
+		lfm2 + `, "use_pos_enc": false}`:                     "use_pos_enc",
+		lfm2 + `, "full_attn_idxs": "all"}`:                  "full_attn_idxs",
+		lfm2 + `, "layer_types": ["conv", "mamba", "conv"]}`: `layer 1 is "mamba"`,
+		lfm2 + `, "layer_types": ["conv", "conv"]}`:          "layer_types names 2 layers",
+		qwen + `, "linear_num_value_heads": 24}`:             "linear_num_value_heads (24) must be divisible",
+		qwen + `, "linear_key_head_dim": 100000}`:            "linear_key_head_dim (100000)",
+		qwen + `, "full_attention_interval": 0}`:             "full_attention_interval",
+		qwen + `, "attn_output_gate": false}`:                "attn_output_gate",
+		qwen + `, "linear_conv_kernel_dim": 1}`:              "linear_conv_kernel_dim",
+	} {
+		if _, err := models.ParseConfig([]byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]int{
+		`, "block_ff_dim": 58, "intermediate_size": 99, "block_multiple_of": 8}`:                                 40, // of 2/3 of 58
+		`, "intermediate_size": 58, "block_multiple_of": 8, "block_ffn_dim_multiplier": 1.3}`:                    56,
+		`, "intermediate_size": 58, "block_auto_adjust_ff_dim": false}`:                                          58,
+		`, "block_ff_dim": 58, "block_multiple_of": 8, "block_ffn_dim_multiplier": null, "tie_embedding": true}`: 40,
+		`}`: 8192,
+	} {
+		m, err := models.ParseConfig([]byte(lfm2+text), nil)
+		if err != nil || m.FFN != want {
+			t.Errorf("%s: a width of %d, %v, want %d", text, m.FFN, err, want)
+		}
 	}
 }

@@ -168,14 +168,20 @@ const maxSize = 1 << 24
 
 // validate reports impossible values in s, by their keys in config.json.
 func (s Shape) validate() error {
-	for _, size := range []struct {
+	type limit struct {
 		key        string
 		value, max int
-	}{
+	}
+	limits := []limit{
 		{"vocab_size", s.Vocab, maxSize}, {"hidden_size", s.Hidden, maxSize}, {"intermediate_size", s.FFN, maxSize},
 		{"num_hidden_layers", s.Layers, 1 << 12}, {"num_attention_heads", s.Heads, 1 << 12}, {"num_key_value_heads", s.KVHeads, 1 << 12},
 		{"head_dim", s.HeadDim, 1 << 12}, {"max_position_embeddings", s.MaxPositions, 1 << 30},
-	} {
+	}
+	if d := s.Block.Delta; d != (Delta{}) {
+		limits = append(limits, limit{"linear_num_key_heads", d.KeyHeads, 1 << 12}, limit{"linear_num_value_heads", d.ValueHeads, 1 << 12},
+			limit{"linear_key_head_dim", d.KeyWidth, 1 << 12}, limit{"linear_value_head_dim", d.ValueWidth, 1 << 12})
+	}
+	for _, size := range limits {
 		if size.value < 1 || size.value > size.max {
 			return fmt.Errorf("%s (%d) must be from 1 to %d", size.key, size.value, size.max)
 		}
@@ -191,7 +197,7 @@ func (s Shape) validate() error {
 		return fmt.Errorf("kinds of %d layers, but num_hidden_layers is %d", len(s.KindOf), s.Layers)
 	case s.Other != nil && (s.Block.Taps < 2 || s.Block.Taps > 64):
 		return fmt.Errorf("a convolution over %d tokens (conv_L_cache, linear_conv_kernel_dim): from 2 to 64 are supported", s.Block.Taps)
-	case s.Block.Delta.KeyHeads > 0 && s.Block.Delta.ValueHeads%s.Block.Delta.KeyHeads != 0:
+	case s.Block.Delta != (Delta{}) && s.Block.Delta.ValueHeads%s.Block.Delta.KeyHeads != 0:
 		return fmt.Errorf("linear_num_value_heads (%d) must be divisible by linear_num_key_heads (%d)", s.Block.Delta.ValueHeads, s.Block.Delta.KeyHeads)
 	case !(s.RMSEps > 0) || s.RMSEps > 1:
 		return fmt.Errorf("rms_norm_eps (%g) must be positive and at most 1", s.RMSEps)
