@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -136,6 +137,13 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 	}
 	if err := pin(c, newestModel, &config.Model.Reference, &local.Model.Reference); err != nil {
 		return local, err
+	}
+	config.Stream.List, local.Stream.List = slices.Clone(config.Stream.List), slices.Clone(config.Stream.List)
+	for i := range local.Stream.List {
+		named, found := &config.Stream.List[i], &local.Stream.List[i]
+		if err := cmp.Or(pin(c, newestModel, &named.Teacher, &found.Teacher), pin(c, localData, &named.Data, &found.Data)); err != nil {
+			return local, fmt.Errorf("stream %q: %w", named.Name, err)
+		}
 	}
 	if len(config.Data.Train) > 1 {
 		local.Data.Train = config.Data.Train.Named() // a folder in the cache is named after a commit

@@ -310,11 +310,11 @@ func (h *headSessions) keep(b *Binding, p *Pass, first, n int32) {
 	places, row := []int64{0, 0}, 0
 	for _, s := range p.sequences {
 		for t := range s.Count() {
-			set := s.kept(t)
-			every[row] = 0
-			if len(set) == 0 {
-				every[row] = 1
+			var set []int32
+			if s.Kept != nil {
+				set = s.Kept[t]
 			}
+			every[row] = float32(1 - min(len(set), 1))
 			from, _ := slices.BinarySearch(set, first)
 			for _, id := range set[from:] {
 				if id >= first+n {

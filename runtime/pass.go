@@ -17,14 +17,6 @@ type Sequence struct {
 	Kept [][]int32
 }
 
-// kept returns the set of ids of scored token t; empty is the whole vocabulary.
-func (s Sequence) kept(t int) []int32 {
-	if s.Kept == nil {
-		return nil
-	}
-	return s.Kept[t]
-}
-
 // A Span is the tokens of a sequence from number From up to, not including, number To.
 type Span struct{ From, To int }
 

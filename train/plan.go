@@ -16,6 +16,7 @@ import (
 
 	"onering/internal/settings"
 	"onering/models/lora"
+	"onering/policy"
 	"onering/train/doctor"
 	"onering/train/metrics"
 	"onering/train/ranks"
@@ -235,6 +236,12 @@ type LoRAConfig struct {
 	Adapter string `toml:"adapter" flag:"lora-adapter" complete:"dir" help:"folder of an adapter to go on with in place of a new one, as PEFT and onering write it, or a run folder for its newest checkpoint; rank, alpha and targets are then its own. A model.path that is a run with an adapter means the run's model and this adapter" note:"KL then compares with the adapter as it was"`
 	lora.Settings
 	BaseDType string `toml:"base_dtype" flag:"base-dtype" choice:"float32 bfloat16 float16 int8" help:"type that the matrices of the model's layers are held in beside an adapter; they are rounded to it, and widened layer by layer as the graphs run, which takes less memory and more time; int8 has a scale for every 32 numbers of a row" note:"types other than float32 are for the CPU, with model.dtype float32"`
+}
+
+// Defaults are the settings of a run without an adapter, alone on a CPU.
+func Defaults() (LoRAConfig, policy.RuntimeConfig, DistributedConfig) {
+	return LoRAConfig{Settings: lora.Default(), BaseDType: "float32"}, policy.RuntimeConfig{Device: "cpu"},
+		DistributedConfig{Shard: "none", Transport: "auto", CheckEvery: 100, Timeout: 60}
 }
 
 // A DistributedConfig says how several ranks train together.

@@ -92,7 +92,7 @@ var rooms = []struct {
 	{"eval", "internal/files internal/stat models data environment reward sampler internal/settings"}, // models: for its atomic files
 
 	{"train", "policy runtime train/doctor runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
-	{"train/rl", "train train/doctor policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data environment environment/all objectives objectives/means objectives/all sampler tokenize reward reward/all internal/settings"},
+	{"train/rl", "train train/streams train/doctor policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data environment environment/all objectives objectives/means objectives/all sampler tokenize reward reward/all internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
 	{"internal/bench", "train/rl policy train internal/bench/limits train/learn internal/memory internal/stat train/metrics train/rundir runtime models sampler"},
 	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},
@@ -101,7 +101,8 @@ var rooms = []struct {
 	{"train/doctor", "data internal/stat train/metrics verifier"},
 	{"train/rundir", "models/lora internal/files train/doctor train/metrics models sampler"},
 	{"train/ranks", "models runtime runtime/mpi train/learn"},
-	{"train/sft", "train/rl train/doctor policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
+	{"train/streams", "train/sft train/learn objectives policy runtime sampler tokenize internal/settings"},
+	{"train/sft", "train/doctor policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 
 	{"serve", "environment internal/process sampler serve/openai train/doctor train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},
@@ -137,6 +138,7 @@ var testAllow = map[string]string{
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",
 	"train/sft":                  "runtime/runtimetest models/qwen2",
+	"train/streams":              "objectives/all",
 	"policy":                     "models/qwen2 runtime/runtimetest",
 	"eval":                       "policy reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"report/sweep":               "objectives",

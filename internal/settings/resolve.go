@@ -122,6 +122,9 @@ func (r *Resolved) apply(s Setting) error {
 		r.decided[s.Path()] = s
 		return s.assign(t.Fields[k].Value, t.Fields[k].choices()...)
 	}
+	if _, tables := s.Value.([]map[string]any); tables && s.Key == tablesKey {
+		return fmt.Errorf("%q must be one section: write [%s] on a line of its own", t.Name, t.Name)
+	}
 	where := "[" + t.Name + "]"
 	if r.of.Name != "" {
 		where += " of " + r.of.Name

@@ -83,6 +83,9 @@ func File(name string, data []byte) (Source, error) {
 	}
 	for section, value := range top {
 		table, ok := value.(map[string]any)
+		if _, isList := value.([]map[string]any); isList {
+			table, ok = map[string]any{tablesKey: value}, true
+		}
 		if !ok {
 			add("", section, value, section)
 			continue
@@ -109,6 +112,10 @@ func Saved(name string, data []byte) (Source, error) {
 	}
 	return list, err
 }
+
+// tablesKey is the key of a section whose value may also be stated as tables of the section's
+// name, such as [[stream]].
+const tablesKey = "list"
 
 // maxNesting bounds how deeply lists, tables and dotted names of a TOML document are
 // nested: for a depth of a hundred thousand the library needs gigabytes.

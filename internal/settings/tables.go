@@ -60,7 +60,7 @@ func (t Tables[T]) read(into *T, table map[string]any) error {
 		at := slices.IndexFunc(fields, func(f Field) bool { return f.Key == key && key != "" })
 		if at < 0 {
 			keys := slices.DeleteFunc(keysOf(fields), func(key string) bool { return key == "" })
-			return fmt.Errorf("unknown key %q; %s has %s", key, t.Kind, strings.Join(keys, ", "))
+			return fmt.Errorf("unknown key %q%s; %s has %s", key, DidYouMean(key, keys), t.Kind, strings.Join(keys, ", "))
 		}
 		if value := fields[at].Value; !Decode(table[key], value) {
 			return fmt.Errorf("%s = %s: must be %s", key, shown(table[key]), typeName(value.Type()))

@@ -94,6 +94,19 @@ var chaosKinds = map[string]func(*rl.Config){
 		set(c, "grpo", `{"Advantage":"otb","KLBeta":0.05,"EntropyBonus":0.01}`)
 		c.Rollout.TopP, c.Rollout.TopK, c.Rollout.Temperature, c.Rollout.LogProb = 0.9, 6, 1.2, "kept"
 	},
+	// The run has demonstrations, a teacher and its own right responses beside its objective.
+	"streams": func(c *rl.Config) {
+		set(c, "grpo", `{}`)
+		c.Train.SaveSteps = 1
+		err := c.Stream.List.UnmarshalTOML([]map[string]any{
+			{"data": suiteFile, "weight": 0.3, "batch_size": int64(3), "schedule": "linear", "mix": true, "phi": true},
+			{"teacher": data.Arithmetic, "weight": 0.5}, {"name": "forward", "teacher": data.Arithmetic, "loss": "ce", "weight": 0.1, "warmup": 0.5},
+			{"tokens": "right", "weight": 0.1},
+		})
+		if err != nil {
+			panic(err)
+		}
+	},
 	// The run has problems of two files, easy ones first, whose order depends on measured rewards.
 	"mixed": func(c *rl.Config) {
 		c.Data.Train = rl.TrainFiles{{Path: "testdata/levels.jsonl"}, {Path: "testdata/more.jsonl", Weight: 0.3}}

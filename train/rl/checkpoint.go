@@ -39,6 +39,10 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: "+
 			"objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, n+1)
 	}
+	if slices.ContainsFunc(r.rollouts, func(x rollout) bool { return len(x.Teachers) != len(t.learner.teachers) }) {
+		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored with other teachers: streams can "+
+			"get or lose one only between two rounds; set them back, or remove this checkpoint to resume from the one before", dir, n+1)
+	}
 	r.problems, r.batches = t.roller.problems.Round(n), t.roller.batches(n, r.kept)
 	r.setRoles(t.Config.Data.Role)
 	if len(s.Steps) > len(r.batches) {
@@ -76,7 +80,7 @@ func (r *round) state() *rundir.Round {
 func (r *rollout) state() rundir.Rollout {
 	return rundir.Rollout{
 		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy, Kept: r.Kept,
-		Observed: r.Observed, Earned: r.Earned, Failed: r.Failed, Part: r.Part,
+		Observed: r.Observed, Earned: r.Earned, Failed: r.Failed, Part: r.Part, Teachers: r.Teachers,
 		Text: r.Text, Truncated: r.Truncated, Reward: r.Score.Value, Components: r.Score.Components, Log: r.Score.Log,
 		Verdict: rundir.Verdict{Answer: r.Score.Answer, Reason: r.Score.Reason, Right: string(r.Score.Verdict), Status: string(r.Score.Status), Skip: r.Score.Skip},
 	}
@@ -88,7 +92,7 @@ func rolloutOf(x rundir.Rollout) rollout {
 		x.Verdict.Status = string(reward.OK)
 	}
 	return rollout{
-		Problem: x.Problem, Sample: x.Sample, Part: x.Part,
+		Problem: x.Problem, Sample: x.Sample, Part: x.Part, Teachers: x.Teachers,
 		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb,
 			Entropy: x.Entropy, Kept: x.Kept, Observed: x.Observed, Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 				Value: x.Reward, Components: x.Components, Log: x.Log,

@@ -4,7 +4,6 @@ import (
 	"onering/data"
 	"onering/environment"
 	_ "onering/environment/all"
-	"onering/models/lora"
 	"onering/models/optim/adamw"
 	"onering/objectives"
 	_ "onering/objectives/all" // what a run file may name
@@ -16,6 +15,7 @@ import (
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/learn"
+	"onering/train/streams"
 )
 
 // A Config is everything that decides a training run. Its tags are the one
@@ -36,6 +36,7 @@ type Config struct {
 	Environment environmentConfig       `toml:"environment" needs:"name!=single" help:"What the policy talks to between the turns of an episode, in training and in the evaluations of the run. Without one a response is a single turn. rollout.max_new_tokens bounds all tokens of an episode after its prompt"`
 	Reward      RewardConfig            `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
 	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
+	Stream      streams.Settings        `toml:"stream" help:"Further parts of the loss, each with its own tokens and weight, and a schedule of its weight: cross-entropy on demonstrations or on a part of what was sampled, and a pull to a teacher; see [objectives.md](objectives.md#streams)"`
 	Optimizer   optimizerConfig         `toml:"optimizer" help:"How the weights are updated: by AdamW with decoupled weight decay, unless name says otherwise. The keys from beta1 to weight_decay are AdamW's; another optimizer has its own in their place"`
 	Train       loopConfig              `toml:"train" help:"How long and in which portions training goes on"`
 	Eval        evalConfig              `toml:"eval" needs:"suites!=" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
@@ -202,9 +203,10 @@ func Default() Config {
 	objective, _ := objectives.New("pmpo")
 	rule, _ := reward.New("math")
 	optimizer := adamw.Default()
+	adapter, device, ranks := train.Defaults()
 	return Config{
 		Model: modelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32", ReferenceSteps: 512},
-		LoRA:  train.LoRAConfig{Settings: lora.Default(), BaseDType: "float32"},
+		LoRA:  adapter,
 		Rollout: rolloutConfig{
 			PromptsPerRound: 128, SamplesPerPrompt: 8,
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,
@@ -221,7 +223,7 @@ func Default() Config {
 		Train: loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Truncated: "zero",
 			Epochs: 1, MicroTokens: 4096, Stash: "auto", SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        evalConfig{suiteRules: suiteRules{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}},
-		Runtime:     policy.RuntimeConfig{Device: "cpu"},
-		Distributed: train.DistributedConfig{Shard: "none", Transport: "auto", CheckEvery: 100, Timeout: 60},
+		Runtime:     device,
+		Distributed: ranks,
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/learn"
+	"onering/train/streams"
 )
 
 func valid() Config {
@@ -56,6 +57,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Eval:        evalConfig{Suites: Suites(""), suiteRules: suiteRules{Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}}},
 		Runtime:     policy.RuntimeConfig{Threads: -1, Device: "tpu"},
 		Distributed: train.DistributedConfig{CheckEvery: -1},
+		Stream:      streams.Settings{List: streams.List{{Tokens: "all"}}},
 	}
 	bad.Data.Expansion, bad.Eval.Expansion = -1, -1
 	reported, exist := map[string]bool{}, keys()

@@ -95,6 +95,7 @@ func (c Config) checkTraining() error {
 			"must be another rule: in a run all responses to a prompt have one role, where this is \"centered\"; "+
 				"\"rae\" compares with the role's past, and onering weights takes roles and episodes")
 	}
+	v.errs = append(v.errs, c.Stream.List.Check(c.Environment.Name != "single")...)
 	v.loop(c)
 	return errors.Join(v.errs...)
 }

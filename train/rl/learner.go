@@ -15,6 +15,7 @@ import (
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
+	"onering/train/streams"
 )
 
 // A learner scores rounds and takes their optimizer steps (Algorithm 1, lines 2 to
@@ -24,7 +25,9 @@ type learner struct {
 	run       *train.Run
 	objective objectives.Objective
 	reference *reference // nil unless the objective needs one
-	skipped   int        // optimizer steps left out because of NaN or infinities
+	streams   []*streams.Opened
+	teachers  []*reference // of the streams that have one
+	skipped   int          // optimizer steps left out because of NaN or infinities
 	clock     clock
 }
 
@@ -42,7 +45,24 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds}}
 	var err error
 	if objectives.NeedsOf(l.objective).Reference {
-		l.reference, err = newReference(run.Policy.Env, c, run.Policy)
+		if l.reference, err = newReference(run.Policy.Env, c, run.Policy); err != nil && c.Model.Reference != "" {
+			err = fmt.Errorf("train: model.reference: %w", err)
+		}
+	}
+	for _, s := range c.Stream.List {
+		if err != nil {
+			return l, err
+		}
+		o, failed := s.Open(c.Model.TemplateSettings, run.Policy, run.Log)
+		l.streams, err = append(l.streams, o), failed
+		if failed == nil && s.Teacher != "" {
+			c.Model.Reference = s.Teacher
+			teacher, failed := newReference(run.Policy.Env, c, run.Policy)
+			l.teachers, err = append(l.teachers, teacher), failed
+		}
+		if err != nil {
+			err = fmt.Errorf("train: stream %q: %w", s.Name, err)
+		}
 	}
 	return l, err
 }
@@ -53,7 +73,7 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 func (l *learner) score(ctx context.Context, r *round) error {
 	r.rescored = l.config.Rollout.OldLogProb == "rescore"
 	squares := objectives.NeedsOf(l.objective).Squares
-	if !r.rescored && !squares && l.reference == nil {
+	if !r.rescored && !squares && l.reference == nil && len(l.teachers) == 0 {
 		return nil
 	}
 	l.run.Clock.Enter(metrics.PhaseScore)
@@ -73,13 +93,21 @@ func (l *learner) score(ctx context.Context, r *round) error {
 			}
 		}
 	}
+	compare := func(with *reference, set func(i int, logp []float64)) error {
+		scores, err := l.run.Stepper.ScoreWith(ctx, with.learner, r.sequences)
+		for i := 0; err == nil && i < len(scores.LogProb); i++ {
+			set(i, scores.LogProb[i])
+		}
+		return err
+	}
 	if l.reference != nil {
-		scores, err := l.run.Stepper.ScoreWith(ctx, l.reference.learner, r.sequences)
-		if err != nil {
+		if err := compare(l.reference, func(i int, logp []float64) { r.trajectories[i].RefLogProb = logp }); err != nil {
 			return err
 		}
-		for i, logp := range scores.LogProb {
-			r.trajectories[i].RefLogProb = logp
+	}
+	for _, teacher := range l.teachers {
+		if err := compare(teacher, func(i int, logp []float64) { r.rollouts[i].Teachers = append(r.rollouts[i].Teachers, logp) }); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -106,15 +134,9 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	}
 	var stats []objectives.Stat
 	sent := l.run.Ranks.Sent()
-	report, err := l.run.Stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
-		setScores(b, s)
-		x, stats, err = weigh(l.objective, l.config.Objective.Name, b, s)
-		if l.config.Optimizer.RateByESS {
-			x.Rate = rateByESS(b)
-			stats = append(stats, objectives.Stat{Name: "ess/rate", Value: x.Rate})
-		}
-		return x, err
-	})
+	mixed := streams.Mix(l.streams, step, b, r.streamed(rollouts), l.config.Train.Seed, total)
+	report, err := mixed.Step(ctx, l.run.Stepper, b, l.loss(b, &stats))
+	stats = append(stats, mixed.Record...)
 	// Until the round's first update the weights are those that sampled, so
 	// the log-probs of sampler and learner can be compared.
 	if len(r.steps) == 0 && !r.rescored && report.Loss.LogProb != nil {
@@ -147,6 +169,19 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 		record = record.With(s.Name, s.Value)
 	}
 	return record, nil
+}
+
+// loss is the objective's loss of a batch, whose scores it sets. It leaves figures in stats.
+func (l *learner) loss(b objectives.Batch, stats *[]objectives.Stat) learn.Weigh {
+	return func(s learn.Scores) (x learn.Loss, err error) {
+		setScores(b, s)
+		x, *stats, err = weigh(l.objective, l.config.Objective.Name, b, s)
+		if l.config.Optimizer.RateByESS {
+			x.Rate = rateByESS(b)
+			*stats = append(*stats, objectives.Stat{Name: "ess/rate", Value: x.Rate})
+		}
+		return x, err
+	}
 }
 
 // rateByESS is VCPO's factor of the learning rate (arXiv:2602.17616, D84).

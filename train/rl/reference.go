@@ -43,9 +43,6 @@ func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *referen
 	if err == nil {
 		r.learner, err = env.NewLearner(ring, o)
 	}
-	if err != nil && c.Model.Reference != "" {
-		err = fmt.Errorf("train: model.reference: %w", err)
-	}
 	return r, err
 }
 

@@ -21,12 +21,17 @@ import (
 
 // Plan implements train.Task.
 func (t *trainer) Plan() train.Plan {
-	c := t.Config
+	c, decides := t.Config, decisive(t.Config)
+	for _, s := range t.learner.streams {
+		if s.Data != "" {
+			decides["stream."+s.Name+".data"] = s.Digest
+		}
+	}
 	return train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving: train.Saving{Rounds: c.Train.SaveEvery, Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes,
 			KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
-		Objective: c.Objective.Name, Settings: decisive(c), Former: former(), Names: objectiveKeys(c),
+		Objective: c.Objective.Name, Settings: decides, Former: former(), Names: objectiveKeys(c),
 		Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
 		Facts:  t.facts(), Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
 	}

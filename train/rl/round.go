@@ -16,6 +16,7 @@ import (
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
+	"onering/train/streams"
 )
 
 // A round has the responses sampled for some problems, on their way through the optimizer
@@ -44,6 +45,7 @@ type rollout struct {
 	// rollouts come after all others, and share the advantage of their episode.
 	Part bool
 	graded
+	Teachers [][]float64 // the log-probs of the teachers that streams have
 }
 
 // responses are the rollouts without earlier segments of episodes.
@@ -92,6 +94,16 @@ func sequenceOf(prompt, response []int32, observed []sampler.Observed) runtime.S
 		}
 	}
 	return s
+}
+
+// streamed returns rollouts as streams read them.
+func (r *round) streamed(rollouts []int) (list []streams.Rollout) {
+	for _, j := range rollouts {
+		x := &r.rollouts[j]
+		of := sampler.Response{IDs: x.Response, Observed: x.Observed, Kept: x.Kept}
+		list = append(list, streams.Rollout{Response: of, Right: x.Score.Right(), Teachers: x.Teachers})
+	}
+	return list
 }
 
 // newRound returns the round of k rollouts to each problem, and behind them in sampled a

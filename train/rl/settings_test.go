@@ -13,6 +13,7 @@ import (
 	"onering/environment"
 	"onering/internal/settings"
 	"onering/reward"
+	"onering/train/streams"
 )
 
 var updatePage = flag.Bool("update", false, "write docs/settings.md anew")
@@ -33,6 +34,9 @@ func TestSettingsPage(t *testing.T) {
 			writeRewards(t, &page)
 		case "environment":
 			writeEnvironments(t, &page)
+		case "stream":
+			page.WriteString("\n### [[stream]]\n\nThe schedule is that of the weight, as [optimizer] has one of the learning rate.\n")
+			writeKeys(t, &page, "stream", &streams.Stream{Schedule: c.Optimizer.Schedule})
 		case "objective":
 			page.WriteString("\nThe other keys are the objective's: `onering objectives show NAME` prints them with their defaults, and [objectives.md](objectives.md) says what they mean.\n")
 		}

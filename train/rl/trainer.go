@@ -138,8 +138,12 @@ func (t *trainer) Close() {
 	if t.roller != nil {
 		t.roller.close()
 	}
-	if t.learner != nil && t.learner.reference != nil {
-		t.learner.reference.close()
+	if t.learner != nil {
+		for _, r := range append(t.learner.teachers, t.learner.reference) {
+			if r != nil {
+				r.close()
+			}
+		}
 	}
 }
 

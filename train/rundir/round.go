@@ -46,6 +46,7 @@ type Rollout struct {
 	Kept             [][]int32          // per token the ids that the filters kept, or nil
 	Observed         []sampler.Observed // tokens in the response that the policy did not sample
 	Earned           []float64          // the environment's reward for each turn, NaN if there was none
+	Teachers         [][]float64        // by teacher of a stream, the log-prob of each token
 	Failed           bool               // why the environment could not continue
 	Part             bool               // an earlier segment of an episode
 	Text             string
@@ -139,6 +140,11 @@ func decodeRound(in io.Reader) (*Round, error) {
 func fits(x *Rollout, y *Trajectory, u *Update) bool {
 	n := len(x.Response)
 	optional := func(k int) bool { return k == 0 || k == n }
+	for _, row := range x.Teachers {
+		if len(row) != n {
+			return false
+		}
+	}
 	at := 0
 	for _, o := range x.Observed {
 		if o.At <= at || o.At > n {

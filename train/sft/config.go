@@ -19,7 +19,6 @@ import (
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/learn"
-	"onering/train/rl"
 )
 
 // A Config is everything that decides a run. Sections and keys with the meaning of a run
@@ -133,9 +132,10 @@ type outputConfig struct {
 // Default returns the settings for a model of this path. The embedded one is tiny and
 // begins at random weights, so its learning rate suits no other.
 func Default(path string) Config {
+	adapter, device, ranks := train.Defaults()
 	c := Config{
 		Model: modelConfig{Path: path, Template: "concat", DType: "float32"},
-		LoRA:  rl.Default().LoRA,
+		LoRA:  adapter,
 		Data:  dataConfig{AssistantOnly: true, TooLong: "drop"},
 		Optimizer: optimizerConfig{
 			UpdateSettings: learn.UpdateSettings{
@@ -144,7 +144,7 @@ func Default(path string) Config {
 			Schedule: learn.Schedule{Warmup: 0.1, Shape: "linear", Floor: 0.1},
 		},
 		Train:   loopConfig{Epochs: 1, BatchSize: 32, MicroTokens: 4096, SaveMinutes: 10, KeepLast: 1},
-		Runtime: rl.Default().Runtime, Distributed: rl.Default().Distributed,
+		Runtime: device, Distributed: ranks,
 		Output: outputConfig{DType: "float32"},
 	}
 	if path == data.Arithmetic {

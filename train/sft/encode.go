@@ -224,6 +224,31 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 	return x, t.CheckKnown(d.Text)
 }
 
+// Sequences reads and encodes the demonstrations of a file, of which what is learned is scored,
+// for a loss beside another one. A prompt that is a text gets the template. It also returns a
+// digest.
+func Sequences(path string, template tokenize.TemplateSettings, p *policy.Policy, log *slog.Logger) (list []runtime.Sequence, sum string, err error) {
+	c := Default("")
+	c.Model.Template, c.Model.System, c.Model.Args = template.Template, template.System, template.Args
+	e, err := c.Encoder(p)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, report, err := data.LoadDemonstrations(path, c.Data.DemonstrationColumns, data.Options{Keep: e.template.Columns, OnBad: data.WarnLeftOut(log)})
+	s := new(set)
+	if err == nil {
+		report.Log(log, path)
+		s, err = e.EncodeAll(rows, 1, path, log)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	for _, x := range s.Examples {
+		list = append(list, x.sequence())
+	}
+	return list, digest(s), nil
+}
+
 // A set is the demonstrations of a file.
 type set struct {
 	Examples []Example

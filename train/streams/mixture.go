@@ -1,0 +1,244 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"onering/objectives"
+	"onering/runtime"
+	"onering/sampler"
+	"onering/train/learn"
+)
+
+// A Mixture is the streams of one optimizer step beside the rollouts of its batch, which come
+// first.
+type Mixture struct {
+	Record []objectives.Stat // figures of the newest loss
+
+	batch learn.Batch // with all sequences
+	own   [][]int     // by rollout, the places of the policy's tokens among the scored ones
+	parts []part
+	share float64 // of the objective's loss
+}
+
+// A part is a stream in one step.
+type part struct {
+	*Opened
+	weight float64
+	places [][]int     // by sequence, which of the scored tokens are the stream's
+	taught [][]float64 // by rollout, the teacher's log-probs
+	tokens int
+}
+
+// A Rollout is what a Mixture has to know of a rollout in its batch, beside its trajectory.
+type Rollout struct {
+	sampler.Response             // its ids, Observed and Kept
+	Right            bool        // it is a right response
+	Teachers         [][]float64 // the log-probs of the streams' teachers, of those that have one
+}
+
+// Mix adds the streams to a step of rollouts that have these trajectories; in the whole run there are about total steps.
+func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollout, seed int64, total float64) *Mixture {
+	m, n := &Mixture{batch: batch, share: 1}, batch.Number-1
+	environment := slices.ContainsFunc(list, func(o *Opened) bool { return o.Tokens == "environment" })
+	for i, x := range rollouts {
+		m.own = append(m.own, upTo(len(b.Trajectories[i].OldLogProb)))
+		if environment && len(m.own[i]) > 0 && len(x.Observed) > 0 {
+			m.scoreEnvironment(i, x)
+		}
+	}
+	teachers := 0
+	for _, o := range list {
+		p := part{Opened: o, weight: o.Rate(o.Weight, n, total)}
+		if o.Mix {
+			m.share -= p.weight
+		}
+		for i, own := range m.own {
+			var places []int
+			switch {
+			case o.Tokens == "policy", o.Tokens == "right" && rollouts[i].Right:
+				places = own
+			case o.Tokens == "environment":
+				places = slices.DeleteFunc(upTo(m.batch.Sequences[i].Count()), func(at int) bool { _, found := slices.BinarySearch(own, at); return found })
+			}
+			p.places, m.batch.Live[i] = append(p.places, places), m.batch.Live[i] || len(places) > 0
+			if o.Teacher != "" {
+				p.taught = append(p.taught, rollouts[i].Teachers[teachers][:len(own)])
+			}
+		}
+		if o.Teacher != "" {
+			teachers++
+		}
+		if o.Data != "" {
+			p.places = append(p.places, make([][]int, len(m.batch.Sequences)-len(p.places))...) // those of other streams
+			for _, x := range o.batch(n, seed) {
+				m.batch.Sequences, m.batch.Live = append(m.batch.Sequences, x), append(m.batch.Live, true)
+				p.places = append(p.places, upTo(x.Count()))
+			}
+		}
+		for _, places := range p.places {
+			p.tokens += len(places)
+		}
+		m.parts = append(m.parts, p)
+	}
+	return m
+}
+
+// upTo lists the numbers from 0 to n-1.
+func upTo(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// scoreEnvironment has the tokens that the environment wrote in rollout i scored, too.
+func (m *Mixture) scoreEnvironment(i int, x Rollout) {
+	all, places := x.Tokens()
+	q := &m.batch.Sequences[i]
+	q.Scored, m.own[i] = []runtime.Span{{From: len(q.Tokens) - len(all), To: len(q.Tokens)}}, places
+	if x.Kept != nil {
+		q.Kept = make([][]int32, len(all))
+		for t, at := range places {
+			q.Kept[at] = x.Kept[t]
+		}
+	}
+}
+
+// policys returns the part of figures of all scored tokens that belongs to the policy's, by rollout.
+func (m *Mixture) policys(rows [][]float64) (list [][]float64) {
+	if rows == nil {
+		return nil
+	}
+	for i, own := range m.own {
+		var row []float64
+		if rows[i] != nil {
+			row = make([]float64, len(own))
+			for t, at := range own {
+				row[t] = rows[i][at]
+			}
+		}
+		list = append(list, row)
+	}
+	return list
+}
+
+// widened is the inverse of policys, times the objective's share; other tokens have 0.
+func (m *Mixture) widened(own [][]float64) (rows [][]float64) {
+	for i, q := range m.batch.Sequences {
+		rows = append(rows, make([]float64, q.Count()))
+		if i < len(m.own) {
+			for t, at := range m.own[i] {
+				rows[i][at] = m.share * own[i][t]
+			}
+		}
+	}
+	return rows
+}
+
+// scores returns the scores of the policy's tokens alone.
+func (m *Mixture) scores(s learn.Scores) learn.Scores {
+	return learn.Scores{LogProb: m.policys(s.LogProb), Entropy: m.policys(s.Entropy)}
+}
+
+// Step takes the step with its streams. objective is the loss without them, which sees the policy's
+// tokens alone and sets the scores of b. The report is about these, too, with the derivatives of the
+// whole loss.
+func (m *Mixture) Step(ctx context.Context, stepper *learn.Stepper, b objectives.Batch, objective learn.Weigh) (learn.Report, error) {
+	if len(m.parts) == 0 {
+		return stepper.Step(ctx, m.batch, objective)
+	}
+	r, err := stepper.Step(ctx, m.batch, func(s learn.Scores) (learn.Loss, error) {
+		x, err := objective(m.scores(s))
+		if err != nil || x.Check() != nil { // the Stepper reports it
+			return x, err
+		}
+		return m.loss(x, b, s), nil
+	})
+	if e, ok := errors.AsType[*learn.NonfiniteError](err); ok {
+		all := len(e.Sequences)
+		e.Sequences = slices.DeleteFunc(e.Sequences, func(k int) bool { return k >= len(m.own) })
+		if len(e.Sequences) < all {
+			e.What = "in a demonstration of a stream " + e.What
+		}
+	}
+	r.Scores, r.Loss.LogProb = m.scores(r.Scores), m.policys(r.Loss.LogProb)
+	return r, err
+}
+
+// loss returns the loss of the step with its streams, of which x is the objective's; b and s have the
+// scores.
+func (m *Mixture) loss(x learn.Loss, b objectives.Batch, s learn.Scores) learn.Loss {
+	out := x
+	out.Value, out.LogProb = m.share*x.Value, m.widened(x.LogProb)
+	if x.Entropy != nil {
+		out.Entropy = m.widened(x.Entropy)
+	}
+	m.Record = nil
+	note := func(name string, loss, weight float64, tokens int) {
+		name = "stream/" + name
+		m.Record = append(m.Record, objectives.Stat{Name: name + "/loss", Value: loss}, objectives.Stat{Name: name + "/weight", Value: weight},
+			objectives.Stat{Name: name + "/tokens", Value: float64(tokens)})
+	}
+	note("rl", x.Value, m.share, b.Tokens())
+	for _, p := range m.parts {
+		add := p.crossEntropy
+		if p.Teacher != "" {
+			add = p.pull
+		}
+		loss := add(b, s.LogProb, out.LogProb)
+		out.Value += p.weight * loss
+		note(p.Name, loss, p.weight, p.tokens)
+	}
+	return out
+}
+
+// crossEntropy returns the mean of -log p over the stream's tokens, and adds its derivatives to w.
+// With phi a token counts p (1 - p), which is a constant.
+func (p part) crossEntropy(_ objectives.Batch, logp, w [][]float64) (loss float64) {
+	for i, places := range p.places {
+		if logp[i] == nil { // it is not computed yet
+			continue
+		}
+		for _, at := range places {
+			c, x := 1/float64(p.tokens), logp[i][at]
+			if p.Phi {
+				c *= math.Exp(x) * -math.Expm1(x)
+			}
+			loss -= c * x
+			w[i][at] -= p.weight * c
+		}
+	}
+	return loss
+}
+
+// pull returns the divergence of the policy from the teacher on its own tokens, and adds its
+// derivatives to w. kl is the loss of opd. ce is the cross-entropy less the teacher's entropy,
+// KL(T, pi), by tokens that mu sampled: the mean of T/mu log(T/pi) + pi/mu - T/mu, which is never
+// negative, and whose derivative is pi/mu - T/mu.
+func (p part) pull(b objectives.Batch, _, w [][]float64) (loss float64) {
+	own := b.Zeros()
+	b.Trajectories = slices.Clone(b.Trajectories)
+	for i := range b.Trajectories {
+		x := &b.Trajectories[i]
+		x.RefLogProb = p.taught[i]
+		for t, old := range x.OldLogProb {
+			teacher, ratio := math.Exp(x.RefLogProb[t]-old), math.Exp(x.LogProb[t]-old)
+			loss += (teacher*(x.RefLogProb[t]-x.LogProb[t]) + ratio - teacher) / float64(p.tokens)
+			own[i][t] = (ratio - teacher) / float64(p.tokens)
+		}
+	}
+	if p.kl != nil {
+		loss = objectives.Loss(p.kl, b, b)
+		objectives.Weights(p.kl, b, own)
+	}
+	for i, row := range own {
+		for t, x := range row {
+			w[i][p.places[i][t]] += p.weight * x
+		}
+	}
+	return loss
+}
