@@ -99,6 +99,9 @@ func newWeights() *cobra.Command {
 
 // runWeights reads a batch and prints the weights that the objective gives its tokens.
 func runWeights(c *cobra.Command, args []string, r *resolved, explain bool) error {
+	if err := checkIdle(r.Resolved, false); err != nil {
+		return err
+	}
 	return withInput(c, args, func(text io.Reader, name string) error {
 		in, err := rl.ReadWeights(text)
 		if err != nil {

@@ -92,7 +92,11 @@ func findColumns(row Object, what, given string, automatic []string) (found []st
 		if _, ok := lookup(row, given); ok {
 			return []string{given}, nil
 		}
-		return nil, fmt.Errorf("there is no column %q for the %s (have %q)", given, what, names(row))
+		how := "data." + what + " or --" + what
+		if what == "preference" {
+			how = "data.chosen and data.rejected, or --chosen and --rejected"
+		}
+		return nil, fmt.Errorf("there is no column %q for the %s (have %q): name it with %s", given, what, names(row), how)
 	}
 	found = matching(row, automatic)
 	if len(found) > 0 {

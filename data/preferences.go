@@ -1,6 +1,7 @@
 package data
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,6 +47,11 @@ func divide(a, b *Demonstration) error {
 		}
 		if same == len(a.Chat.Messages) && same == len(b.Chat.Messages) {
 			return emptyPart("the chosen and the rejected response are equal")
+		}
+		for _, d := range []*Demonstration{a, b} {
+			if same < min(len(a.Chat.Messages), len(b.Chat.Messages)) && d.Chat.Messages[same].Role != "assistant" {
+				return emptyPart(fmt.Sprintf("the conversations differ in message %d, which is not a response: both have to answer one prompt", same+1))
+			}
 		}
 		answers := func(d *Demonstration) bool {
 			return slices.ContainsFunc(d.Chat.Messages[same:], func(m tokenize.Message) bool { return m.Role == "assistant" })

@@ -20,10 +20,11 @@ func TestLoadPreferences(t *testing.T) {
 		{"prompt of messages", `{"prompt":[` + user + `],"chosen":[` + good + `],"rejected":[` + bad + `]}`, "chat 1/2 1/2|4|5"},
 		{"prompt beside whole conversations", `{"prompt":"2+2?","chosen":[` + user + `,` + good + `],"rejected":[` + user + `,` + bad + `]}`, "chat 1/2 1/2|4|5"},
 		{"a longer conversation", `{"chosen":[` + user + `,` + good + `],"rejected":[` + user + `,` + good + `,` + user + `,` + bad + `]}`, "chat 1/2 1/4|4|5"},
+		{"other questions", `{"chosen":[` + user + `,` + good + `],"rejected":[{"role":"user","content":"2+3?"},` + bad + `]}`, "differ in message 1, which is not a response"},
 		{"equal", `{"prompt":"2+2?","chosen":"4","rejected":"4"}`, "the chosen and the rejected response are equal"},
 		{"equal messages", `{"chosen":[` + user + `,` + good + `],"rejected":[` + user + `,` + good + `]}`, "the chosen and the rejected response are equal"},
 		{"nothing alike", `{"chosen":"4","rejected":"5"}`, "do not begin alike"},
-		{"no rejected", `{"prompt":"2+2?","chosen":"4"}`, `there is no column "rejected"`},
+		{"no rejected", `{"prompt":"2+2?","chosen":"4"}`, `name it with data.chosen and data.rejected, or --chosen and --rejected`},
 		{"empty", `{"prompt":"2+2?","chosen":"","rejected":"5"}`, `no response (column "chosen")`},
 	} {
 		path := filepath.Join(t.TempDir(), "pairs.jsonl")

@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 		"bound=none measure=ratio band_power=0 ring_low=0.4 ring_high=3 budget_weight=0.8 budget_slack=0.02 " +
 		"gate=none gate_width=12.5 gate_positive=1 gate_negative=1.05 k_positive=2 k_negative=3 future=0 future_low=1 future_high=1.2 future_safety=0 " +
 		"cap_ess=false pull=false " +
-		"drift=0 drift_on=advantage advantage_drift=0 kl_advantage=0 kl_source=learner list=none list_temperature=1 "
+		"drift=0 drift_on=advantage advantage_drift=0 kl_advantage=0 kl_source=learner penalty_aggregate=same list=none list_temperature=1 "
 	const clipped = parts + "bound=clip "
 	const weighed = parts + "aggregate=token-mean gradient=detached "
 	const logClip = shared + "clip=0.4 clip_mode=token clip_form=pessimistic norm=mean "
@@ -45,7 +45,7 @@ func TestDefaults(t *testing.T) {
 		"gdpo":        clipped + "advantage=gdpo",
 		"cispo":       weighed + "cap=5",
 		"sapo":        parts + "gate=sigmoid gate_positive= gate_negative= tau_positive=1 tau_negative=1.05",
-		"luspo":       clipped + "scope=sequence clip_low=0.002 clip_high=0.0025 aggregate= constant_length=",
+		"luspo":       clipped + "penalty_aggregate=sequence-mean scope=sequence clip_low=0.002 clip_high=0.0025 aggregate= constant_length=",
 		"dppo":        weighed + "bound=side measure=tv clip_low= clip_high= tv_low=0.2 tv_high=0.2 cap=20",
 		"holder":      shared + "advantage=standardized clip_low=0.2 clip_high=0.2 clip_dual=0 p_rule=linear p=1 p_first=2 p_last=-2 clip_mode=sequence",
 		"p3o":         weighed + "cap_ess=true pull=true",

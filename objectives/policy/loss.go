@@ -53,11 +53,11 @@ func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 	}
 }
 
-// penaltyScales returns what a token of each response counts in the penalties: c, but for luspo 1/(N n), as in gspo.
+// penaltyScales returns what a token of each response counts in the penalties: c, or what PenaltyAggregate says.
 func (o *Policy) penaltyScales(b objectives.Batch) []float64 {
 	mean := o.TokenSum
-	if o.row != nil && o.row.name == "luspo" {
-		mean.Aggregate = "sequence-mean"
+	if o.PenaltyAggregate != "same" {
+		mean.Aggregate = o.PenaltyAggregate
 	}
 	return mean.TokenScales(b)
 }

@@ -95,6 +95,8 @@ type parts struct {
 	Drift   float64 `toml:"drift" range:"[0,)"`
 	DriftOn string  `toml:"drift_on" needs:"drift!=0" choice:"advantage all"`
 	Pull    bool    `toml:"pull"`
+	// PenaltyAggregate is what a token counts in the penalties: the same as in the loss, or as in aggregate.
+	PenaltyAggregate string `toml:"penalty_aggregate" choice:"same sequence-mean token-mean"`
 	// List is a loss over a group's responses: target (TPO) or margin (REAL).
 	List            string  `toml:"list" choice:"none target margin"`
 	ListTemperature float64 `toml:"list_temperature" needs:"list!=none" range:"[1e-06,)"`
@@ -110,7 +112,7 @@ var defaultParts = parts{
 	Gradient: "through", Signal: "advantage", Weight: "ratio", Cap: unbounded,
 	Bound: "none", Measure: "ratio", RingLow: 0.4, RingHigh: 3, BudgetWeight: 0.8, BudgetSlack: 0.02,
 	Gate: "none", GateWidth: 12.5, GatePositive: 1, GateNegative: 1.05, KPositive: 2, KNegative: 3,
-	FutureLow: 1, FutureHigh: 1.2, DriftOn: "advantage", List: "none", ListTemperature: 1,
+	FutureLow: 1, FutureHigh: 1.2, DriftOn: "advantage", PenaltyAggregate: "same", List: "none", ListTemperature: 1,
 	adapting: adapting{KLSource: "learner"},
 }
 
@@ -147,7 +149,7 @@ func (o *Policy) Validate() error {
 	refuse(o.Gate != "none" && o.Bound != "none", "gate", o.Gate, `must be "none" beside a bound, which it replaces`)
 	refuse(o.Bound == "clip" && !slices.Contains([]string{"ratio", "log", "k3", "probability"}, o.Measure), "measure", o.Measure, `must be ratio, log, k3 or probability with bound = "clip", which needs a largest ratio`)
 	middle := o.parts
-	middle.List, middle.ListTemperature, middle.adapting = "none", 1, defaultParts.adapting
+	middle.List, middle.ListTemperature, middle.PenaltyAggregate, middle.adapting = "none", 1, "same", defaultParts.adapting
 	refuse(o.List != "none" && middle != defaultParts, "list", o.List, `must be "none" beside a scope, mean, inner clip, gradient, signal, weight, cap, floor, bound, gate, future, drift or pull other than the default: it stands in their place`)
 	refuse(o.List != "none" && (o.AdvantageDrift != 0 || o.KLAdvantage != 0), "list", o.List, `must be "none" beside advantage_drift and kl_advantage: it reads no advantages of tokens`)
 	refuse(o.Gate == "none" && o.Weight == "one" && o.Gradient != "detached", "weight", o.Weight, `must be ratio, or go with gradient = "detached": no ratio is left that has a gradient`)
