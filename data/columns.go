@@ -92,11 +92,11 @@ func findColumns(row Object, what, given string, automatic []string) (found []st
 		if _, ok := lookup(row, given); ok {
 			return []string{given}, nil
 		}
-		how := "data." + what + " or --" + what
-		if what == "preference" {
-			how = "data.chosen and data.rejected, or --chosen and --rejected"
+		how := ""
+		if what == "preference" { // whose columns have defaults
+			how = ": name it with data.chosen and data.rejected, or --chosen and --rejected"
 		}
-		return nil, fmt.Errorf("there is no column %q for the %s (have %q): name it with %s", given, what, names(row), how)
+		return nil, fmt.Errorf("there is no column %q for the %s (have %q)%s", given, what, names(row), how)
 	}
 	found = matching(row, automatic)
 	if len(found) > 0 {

@@ -67,24 +67,32 @@ func (x *response) gain(j int, a float64) (gain, slope float64, cut bool) {
 	return gain, slope, cut
 }
 
-// capped is gains where gain does nothing but bound the ratio by floor and cap, and leave tokens out.
+// capped is gains where gain does nothing but bound the ratio by floor and cap, and leave tokens out. Of figures it
+// counts the tokens that a region leaves out, or if there is none those that floor and cap bound.
 func (x *response) capped() {
-	if x.diagnose {
-		x.countCapped()
-		return
-	}
 	out := x.v
 	if !x.values {
 		out = x.g
 	}
+	var logs [2][2]float64 // of floor and cap, by sign
+	for side := 0; side < 2 && x.diagnose; side++ {
+		logs[side] = [2]float64{math.Log(x.floor[side]), math.Log(x.most[side])}
+	}
 	for j, a := range x.a {
+		side, cut := 0, 0
+		if a < 0 {
+			side = 1
+		}
+		if x.diagnose {
+			if l := x.lam[j]; x.masks && x.out[j] || !x.masks && (l < logs[side][0] || l > logs[side][1]) {
+				cut = 1
+			}
+			x.cuts += cut
+			continue
+		}
 		if a == 0 || x.masks && x.out[j] {
 			out[j] = 0
 			continue
-		}
-		side := 0
-		if a < 0 {
-			side = 1
 		}
 		r := math.Exp(x.lam[j])
 		bounded := max(x.floor[side], min(r, x.most[side]))
@@ -114,22 +122,6 @@ func (x *response) leaveOut() {
 	for j, a := range x.a { // outside, without calls for each token
 		d := math.Exp(logp[j]) - math.Exp(old[j])
 		x.out[j] = d > x.ClipHigh && (a > 0 || !x.side) || d < -x.ClipLow && (a <= 0 || !x.side)
-	}
-}
-
-// countCapped counts the tokens that a region leaves out, or if there is none those that floor and cap bound.
-func (x *response) countCapped() {
-	floor := [2]float64{math.Log(x.floor[0]), math.Log(x.floor[1])}
-	most := [2]float64{math.Log(x.most[0]), math.Log(x.most[1])}
-	for j, a := range x.a {
-		side, cut := 0, 0
-		if a < 0 {
-			side = 1
-		}
-		if x.masks && x.out[j] || !x.masks && (x.lam[j] > most[side] || x.lam[j] < floor[side]) {
-			cut = 1
-		}
-		x.cuts += cut
 	}
 }
 
@@ -164,7 +156,7 @@ func (x *response) quadratic(j int, r, a float64) (gain, slope float64) {
 
 // outside reports whether a bound other than clip acts on token j. Edges are inside (D63).
 func (x *response) outside(j int, a float64) bool {
-	low, high := x.inside(j, a)
+	low, high := x.region(j, a)
 	switch {
 	case x.side:
 		return a > 0 && !high || a <= 0 && !low
@@ -177,32 +169,28 @@ func (x *response) outside(j int, a float64) bool {
 	return !(low && high)
 }
 
-// The regions of bounds say whether token j is inside below and above. inTV's is -clip_low <= pi - mu <= clip_high,
-// with pi = e^LogProb, mu = e^OldLogProb.
-func (x *response) inTV(j int, _ float64) (low, high bool) {
-	d := math.Exp(x.at.LogProb[j]) - math.Exp(x.at.OldLogProb[j])
-	return d >= -x.ClipLow, d <= x.ClipHigh
-}
-
-// inKL's is mu log(mu/pi) + (1 - mu) log((1 - mu)/(1 - pi)) at most the width, or pi on the other side (D62).
-func (x *response) inKL(j int, _ float64) (low, high bool) {
-	pi, mu := math.Exp(x.at.LogProb[j]), math.Exp(x.at.OldLogProb[j])
-	kl := -mu*(x.at.LogProb[j]-x.at.OldLogProb[j]) + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
-	return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
-}
-
-// inBudget's is what the budget leaves.
-func (x *response) inBudget(j int, _ float64) (low, high bool) { return x.within[j], x.within[j] }
-
-// inMoment's is a d^2 within the moment, or a d that the advantage does not push.
-func (x *response) inMoment(j int, a float64) (low, high bool) {
+// region reports whether token j is inside below and above:
+//
+//	tv       -clip_low <= pi - mu <= clip_high,  pi = e^LogProb, mu = e^OldLogProb
+//	kl       mu log(mu/pi) + (1 - mu) log((1 - mu)/(1 - pi)) at most the width, or pi is on the other side (D62)
+//	budget, moment: see there; a moment counts tokens with a d > 0
+//	others   the ratio is in the interval
+func (x *response) region(j int, a float64) (low, high bool) {
 	d := x.at.LogProb[j] - x.at.OldLogProb[j]
-	low = !(a*d > 0 && d*d > x.moment)
-	return low, low
-}
-
-// inInterval's is the ratio within the interval.
-func (x *response) inInterval(j int, _ float64) (low, high bool) {
+	switch x.Measure {
+	case "tv", "kl":
+		pi, mu := math.Exp(x.at.LogProb[j]), math.Exp(x.at.OldLogProb[j])
+		if x.Measure == "tv" {
+			return pi-mu >= -x.ClipLow, pi-mu <= x.ClipHigh
+		}
+		kl := -mu*d + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
+		return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
+	case "budget":
+		return x.within[j], x.within[j]
+	case "moment":
+		low = !(a*d > 0 && d*d > x.moment)
+		return low, low
+	}
 	lo, hi := x.interval(j)
 	r := math.Exp(x.sure[j])
 	return r >= lo, r <= hi

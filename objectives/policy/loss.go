@@ -40,7 +40,8 @@ func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 	}
 	x, scales, penalties := o.begin(b, b), o.TokenScales(b), o.penaltyScales(b)
 	for i := range b.Trajectories {
-		if x.g = w[i]; x.spreads() {
+		x.g = w[i]
+		if x.spreads {
 			x.spread = room(x.spread, len(w[i]))
 			x.g = x.spread
 		}
@@ -101,7 +102,13 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 			all[i].P = new(append(x.orders, x.order)[0]) // of an empty response
 		}
 		if o.Inner == "token" || o.Inner == "rewards" {
-			all[i].Clipped = objectives.Fraction(x.cutInside(), len(x.v))
+			inner := 0
+			for j := range t.LogProb {
+				if x.z[j] != t.LogProb[j]-t.OldLogProb[j] {
+					inner++
+				}
+			}
+			all[i].Clipped = objectives.Fraction(inner, len(x.v))
 		}
 		if o.Scope == "sequence" && o.Gate == "none" {
 			all[i].SetLogRatio(append(x.sure, 0)[0]) // 0 of an empty response
@@ -122,9 +129,8 @@ type response struct {
 	limited, alone    bool                                            // logarithms are limited; the scope is the whole response and no token's own ratio joins
 	plain, detached   bool                                            // a gain is the ratio within floor and cap; no gradient passes through it
 	whole, alike      bool                                            // tokens of one advantage have one gain; those of this response have
-	smooth            bool                                            // a gain is the shape
+	spreads, smooth   bool                                            // a ratio has a gradient by the log-probs of several tokens; a gain is the shape
 	side, back, ring  bool                                            // the bound
-	inside            func(j int, a float64) (low, high bool)         // the region of a bound but clip
 	flat, spread      []float64                                       // rooms for a and g
 	lo, hi            float64                                         // the bounds of a ratio, if they are the same for all tokens
 	ess, moment       float64                                         // p3o's e, and the largest d^2 within the moment
@@ -172,10 +178,7 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 	x.detached = o.Gradient == "detached"
 	x.whole = x.alone && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" && slices.Contains([]string{"ratio", "log", "k3"}, o.Measure)
 	x.side, x.back, x.ring = o.Bound == "side", o.Bound == "back", o.Bound == "ring"
-	x.inside = map[string]func(int, float64) (low, high bool){"tv": x.inTV, "kl": x.inKL, "budget": x.inBudget, "moment": x.inMoment}[o.Measure]
-	if x.inside == nil {
-		x.inside = x.inInterval
-	}
+	x.spreads = o.Gradient == "through" && o.Scope != "token"
 	x.plain = o.Bound != "clip" && o.Gate == "none" && o.Weight == "ratio" && o.ClipDual == 0 && o.Future == 0 && !x.limited && !x.alone
 	x.smooth = o.Gate != "none" && o.ClipDual == 0 && o.Future == 0
 	x.floor, x.most = [2]float64{o.Floor, o.Floor}, [2]float64{o.Cap, o.Cap}
@@ -215,7 +218,18 @@ func (x *response) read(t, at *objectives.Trajectory) {
 	if n == 0 {
 		return
 	}
-	x.advantages()
+	x.a = t.TokenAdvantage
+	if x.Signal == "teacher" {
+		x.flat = room(x.flat, n)
+		for j, ref := range at.RefLogProb {
+			x.flat[j] = ref - at.LogProb[j]
+		}
+		x.a = x.flat
+	} else if x.a == nil {
+		x.flat = room(x.flat, n)
+		fill(x.flat, t.Advantage)
+		x.a, x.alike = x.flat, x.whole
+	}
 	x.logRatios()
 	x.budget()
 	x.follow()
@@ -232,32 +246,6 @@ func (x *response) read(t, at *objectives.Trajectory) {
 		if x.Pull {
 			x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
 		}
-	}
-}
-
-// cutInside counts the tokens that the inner clip cuts.
-func (x *response) cutInside() (n int) {
-	for j := range x.v {
-		if x.z[j] != x.t.LogProb[j]-x.t.OldLogProb[j] {
-			n++
-		}
-	}
-	return n
-}
-
-// advantages sets a, and alike.
-func (x *response) advantages() {
-	x.a = x.t.TokenAdvantage
-	if x.Signal == "teacher" {
-		x.flat = room(x.flat, len(x.v))
-		for j, ref := range x.at.RefLogProb {
-			x.flat[j] = ref - x.at.LogProb[j]
-		}
-		x.a = x.flat
-	} else if x.a == nil {
-		x.flat = room(x.flat, len(x.v))
-		fill(x.flat, x.t.Advantage)
-		x.a, x.alike = x.flat, x.whole
 	}
 }
 
@@ -291,7 +279,8 @@ func (x *response) gains() {
 		}
 		x.cuts *= len(x.a)
 		for k := 1; k < len(out) && !x.diagnose; k++ {
-			if out[k] = out[0]; x.detached && x.values {
+			out[k] = out[0]
+			if x.detached && x.values {
 				out[k] = gain * x.t.LogProb[k]
 			}
 		}
@@ -310,12 +299,9 @@ func (x *response) drift() float64 {
 	return 0
 }
 
-// spreads says whether a ratio has a gradient by the log-probs of several tokens.
-func (x *response) spreads() bool { return x.Gradient == "through" && x.Scope != "token" }
-
 // pull makes of w, which is g unless the gradient spreads, the derivatives of the sum of v by the log-probs of the response.
 func (x *response) pull(w []float64) {
-	if x.spreads() && len(w) > 0 {
+	if x.spreads && len(w) > 0 {
 		x.through(w)
 	}
 	for j := 0; j < len(w) && x.Inner != "none" && x.Gradient == "through"; j++ {

@@ -108,7 +108,8 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 		if first {
 			x.orders[0] = x.orderOf(t, 0, len(l))
 		}
-		if l[0] = x.mean(x.z, x.orders[0], nil); !x.alike {
+		l[0] = x.mean(x.z, x.orders[0], nil)
+		if !x.alike {
 			fill(l, l[0])
 		}
 		return
