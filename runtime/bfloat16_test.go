@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"onering/models"
@@ -26,8 +29,9 @@ func onCPU(t *testing.T, golden string, adapted bool) (*runtime.Env, *model) {
 	m.ring = runtime.NewRing(m.arch, m.weights)
 	t.Cleanup(m.ring.Close)
 	if adapted {
-		n := m.arch.Names
-		m.arch.Adapter = &models.Adapter{Rank: 3, Scale: 0.5, Modules: []string{n.Q, n.V, n.O, n.Gate, n.Down}}
+		all := models.ModulesOf(m.arch)
+		some := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return strings.HasSuffix(name, "k_proj") || strings.HasSuffix(name, "up_proj") })
+		m.arch.Adapter = &models.Adapter{Rank: 3, Scale: 0.5, Modules: some}
 		w, err := models.NewWeights(m.arch.AdapterLayout())
 		check(t, err)
 		r := rand.New(rand.NewPCG(1, 2))
@@ -49,10 +53,16 @@ func TestBFloat16HasNoGap(t *testing.T) {
 		set(&s)
 		draws[name] = s
 	}
-	for _, dir := range goldens(t) {
+	dirs := slices.DeleteFunc(allGoldens(t), func(dir string) bool { // adapters' folders; layers whose mixers have no operators here yet
+		return filepath.Base(filepath.Dir(dir)) == "lora" || strings.HasPrefix(filepath.Base(dir), "qwen3_5") || strings.HasPrefix(filepath.Base(dir), "lfm2")
+	})
+	for _, dir := range dirs {
 		for _, adapted := range []bool{false, true} {
 			env, m := onCPU(t, dir, adapted)
 			for name, draw := range draws {
+				if isFamily(dir) && name != "cooler" {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s/%v/%s", m.dir, adapted, name), func(t *testing.T) {
 					var reqs []sampler.Request
 					for i, r := range m.Greedy.Rows {

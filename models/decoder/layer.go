@@ -94,7 +94,11 @@ func (l *layer) attend(h *graph.Node, low []*graph.Node, in attentionInputs, blo
 		if b.QKNorm {
 			wide = a.normHeads(wide, l.weights.norm(normName, a.normWidth(heads)))
 		}
-		return a.narrow(graph.Rotary(wide, in.pos, in.cos, in.sin, heads))
+		wide = graph.Rotary(wide, in.pos, in.cos, in.sin, heads)
+		if b.QueryScale != 0 && normName == a.Names.QNorm {
+			wide = graph.Mul(wide, a.queryScale(in.pos))
+		}
+		return a.narrow(wide)
 	}
 	var gate *graph.Node
 	keptQ := l.linear(h, qkv[0], b.QKVBias, low[0])
@@ -112,9 +116,6 @@ func (l *layer) attend(h *graph.Node, low []*graph.Node, in attentionInputs, blo
 		keptK = k
 	}
 	l.products = []*graph.Node{keptQ, keptK, l.linear(h, qkv[2], b.QKVBias, low[2])}
-	if b.QueryScale != 0 {
-		q = a.narrow(graph.Mul(widen(q), a.queryScale(in.pos)))
-	}
 	unpack := l.packing.Unpack
 	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), unpack(k), unpack(l.products[2]), in.mask, in.bounds,
 		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: b.AttentionCap, Blocks: blocks, InTurn: a.forGPU()})

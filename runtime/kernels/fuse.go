@@ -518,13 +518,18 @@ func eights(name string) condition {
 	}
 }
 
-// turns demands heads whose width is a multiple of 16.
+// turns demands heads whose width is a multiple of 16, all of which is turned.
 func turns(sign int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow("x")(g, v)
 		half := lastOf(g.ports[v["cos"]].Shape, 1)
-		return []onnx.Attr{{Name: "turned", Value: sign}}, ok && half > 0 && (g.any || half%8 == 0)
+		return []onnx.Attr{{Name: "turned", Value: sign}}, ok && !has(g.Nodes[g.made[v["b"]]], "rotary_embedding_dim") && half > 0 && (g.any || half%8 == 0)
 	}
+}
+
+// has reports whether a node has one of the attributes.
+func has(n onnx.Node, names ...string) bool {
+	return slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return slices.Contains(names, a.Name) })
 }
 
 // rowsOf demands that a value's node takes rows that eights accepts.
@@ -592,7 +597,7 @@ func attends(turned int64) condition {
 		width, err := strconv.ParseInt(cache[3], 10, 64)
 		known := map[string]bool{"num_heads": true, "kv_num_heads": true, "scale": true, "do_rotary": true, "local_window_size": g.any, "softcap": g.any}
 		if err != nil || !g.any && (width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16) || attr(n, "do_rotary") != 0 ||
-			slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return !known[a.Name] }) {
+			turned == 1 && has(g.Nodes[g.made[v["d"]]], "rotary_embedding_dim") || slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return !known[a.Name] }) {
 			return nil, false
 		}
 		attrs := []onnx.Attr{{Name: "heads", Value: heads}, {Name: "groups", Value: groups}, {Name: "turned", Value: turned}}
