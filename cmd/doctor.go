@@ -71,6 +71,8 @@ func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device str
 	if len(r.Features) > 0 {
 		row("", "%s", strings.Join(r.Features, " "))
 	}
+	row("bfloat16", "%s", map[string]string{"avx512": "by AVX-512 BF16", "avx2": "by AVX2: with many rows no faster than float32",
+		"plain": "by plain C, which is slow"}[r.Kernels])
 	if l := r.Library; l == nil {
 		row("library", "none")
 	} else {

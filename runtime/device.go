@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"onering/models"
+	hostkernels "onering/runtime/kernels/host"
 	"onering/runtime/provision"
 )
 
@@ -217,6 +218,10 @@ func (o Options) Diagnose(ctx context.Context) (Diagnosis, error) {
 	}
 	machine, usable := provision.Diagnose(ctx, o.Options, d.provider.Library())
 	r := Diagnosis{Report: machine}
+	if err := hostkernels.Choose(); err != nil {
+		r.Problem(err)
+	}
+	r.Kernels = hostkernels.Kind()
 	r.Device, r.Threads = provision.DeviceReport{Name: d.String(), Reason: reason}, o.threads()
 	library := ""
 	if r.Library != nil {

@@ -79,8 +79,8 @@ func TestKinds(t *testing.T) {
 				}
 			}
 		}
-		for _, m := range []int64{1, 2, 5, 8, 13, 49, 70} {
-			for _, s := range [][2]int64{{1, 2}, {3, 31}, {16, 70}, {37, 1023}, {70, 1026}, {9, 2272}} {
+		for _, m := range []int64{1, 5, 8, 70} {
+			for _, s := range [][2]int64{{1, 2}, {16, 70}, {37, 1023}, {9, 2272}} {
 				n, k := s[0], s[1]
 				x, w, b, sum, back := random("x", h, m, k), random("w", h, n, k), random("b", h, n), random("sum", f, m, n), random("back", h, k, n)
 				same("ProductBFloat16", nil, []*array{x, w, b}, random("y", h, m, n))

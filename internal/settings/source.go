@@ -165,7 +165,7 @@ func Sets(sets []string) (Source, error) {
 }
 
 // envOthers are variables that begin like settings and are not settings of a run.
-var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI", "ONERING_NCCL", "ONERING_UNPINNED"}
+var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI", "ONERING_NCCL", "ONERING_UNPINNED", "ONERING_KERNELS", "ONERING_NO_KERNELS"}
 
 // Environment reads the settings of a configuration in environ, whose entries are
 // NAME=value: ONERING_OPTIMIZER_LEARNING_RATE is optimizer.learning_rate. An empty

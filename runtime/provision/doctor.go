@@ -26,6 +26,7 @@ type Report struct {
 	CPU      string   `json:"cpu,omitempty"`          // the model of the processor, if the system tells it
 	CPUs     int      `json:"cpus"`                   // number of processors that Go may use
 	Features []string `json:"cpu_features,omitempty"` // processor features that ONNX Runtime's kernels use
+	Kernels  string   `json:"kernels,omitempty"`      // the kind of our kernels for bfloat16; Diagnose leaves it empty
 	Threads  int      `json:"threads"`                // number of threads of one Run; Diagnose leaves it 0
 	Cache    string   `json:"cache"`
 

@@ -77,6 +77,12 @@ func every(c *rl.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLas
 // A model in 16 bits has checkpoints in 16 bits, for other programs, and the exact
 // weights beside them, to resume from.
 func TestHalfCheckpoint(t *testing.T) {
+	for _, dtype := range []string{"float32", "bfloat16"} {
+		t.Run("computing in "+dtype, func(t *testing.T) { resumeHalf(t, dtype) })
+	}
+}
+
+func resumeHalf(t *testing.T, dtype string) {
 	env := runtimetest.Test(t)
 	embedded, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
@@ -89,7 +95,7 @@ func TestHalfCheckpoint(t *testing.T) {
 	}
 	change := func(c *rl.Config) {
 		every(c)
-		c.Model.Path = model
+		c.Model.Path, c.Model.DType = model, dtype
 	}
 	dir, names := start(t, env, "reference", change)
 	want := contents(t, dir)

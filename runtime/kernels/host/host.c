@@ -27,19 +27,23 @@ int onering_host_kind(const char *name) {
 
 const char *onering_host_name(void) { return chosen->name; }
 
-// Rooms that nobody has, with their sizes before them.
+// A room has its size and where its memory begins before it. rooms are those that nobody has.
+typedef struct {
+	size_t bytes;
+	void *memory;
+} room_of;
 enum { ROOMS = 64, HEADER = 64 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static char *rooms[ROOMS];
+static room_of *rooms[ROOMS];
 static int free_rooms;
 
 void *onering_room(size_t bytes) {
-	char *room = NULL;
+	room_of *room = NULL;
 	pthread_mutex_lock(&mutex);
 	int best = -1;
 	for (int i = 0; i < free_rooms; i++) {
-		size_t has = *(size_t *)rooms[i];
-		if (has >= bytes && (best < 0 || has < *(size_t *)rooms[best])) best = i;
+		size_t has = rooms[i]->bytes;
+		if (has >= bytes && (best < 0 || has < rooms[best]->bytes)) best = i;
 	}
 	if (best < 0 && free_rooms == ROOMS) best = 0; // one that is too small, in whose place another comes
 	if (best >= 0) {
@@ -47,26 +51,28 @@ void *onering_room(size_t bytes) {
 		rooms[best] = rooms[--free_rooms];
 	}
 	pthread_mutex_unlock(&mutex);
-	if (room && *(size_t *)room < bytes) {
-		free(room);
+	if (room && room->bytes < bytes) {
+		free(room->memory);
 		room = NULL;
 	}
 	if (!room) {
-		if (posix_memalign((void **)&room, 64, HEADER + bytes)) abort(); // as Go does without memory
-		*(size_t *)room = bytes;
+		char *memory = malloc(bytes + 2 * HEADER);
+		if (!memory) abort(); // as Go does without memory
+		room = (room_of *)(memory + HEADER - (uintptr_t)memory % HEADER);
+		*room = (room_of){bytes, memory};
 	}
-	return room + HEADER;
+	return (char *)room + HEADER;
 }
 
 void onering_room_back(void *at) {
-	char *room = (char *)at - HEADER;
+	room_of *room = (room_of *)((char *)at - HEADER);
 	pthread_mutex_lock(&mutex);
 	if (free_rooms < ROOMS) {
 		rooms[free_rooms++] = room;
 		room = NULL;
 	}
 	pthread_mutex_unlock(&mutex);
-	free(room);
+	if (room) free(room->memory);
 }
 
 // A run is a function over tasks.

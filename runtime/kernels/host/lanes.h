@@ -3,11 +3,12 @@
 // only where fma says so.
 #ifdef __clang__
 #pragma clang fp contract(off)
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #pragma GCC optimize("O3,fp-contract=off")
+#define UNROLL _Pragma("GCC unroll 16")
 #endif
 #define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
 
 INLINE uint32_t bits_of(float f) {
 	uint32_t u;
