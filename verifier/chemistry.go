@@ -43,8 +43,11 @@ func reaction(text string) (string, bool) {
 		slices.Sort(terms)
 		sides = append(sides, strings.Join(terms, " + "))
 	}
-	return strings.Join(sides, map[bool]string{true: " ⇌ ", false: " → "}[strings.Contains(text, "harpoons") ||
-		strings.Contains(text, "<=>") || strings.Contains(text, "⇌")]), len(sides) < 3
+	arrow := " → "
+	if strings.Contains(text, "harpoons") || strings.Contains(text, "<=>") || strings.Contains(text, "⇌") {
+		arrow = " ⇌ "
+	}
+	return strings.Join(sides, arrow), len(sides) < 3
 }
 
 // sameSubstance reports whether both texts are one substance or reaction.

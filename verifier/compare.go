@@ -101,7 +101,7 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 	defer func() { c.depth-- }()
 	g, a = untransposed(g), untransposed(a)
 	if isTuple(g) != isTuple(a) {
-		g, a = c.components(g, a), c.components(a, g)
+		g, a = c.asComponents(g, a), c.asComponents(a, g)
 	}
 	if verdict, ok := c.unranged(g, a); ok {
 		return verdict
@@ -144,26 +144,33 @@ func untransposed(n *latex.Node) *latex.Node {
 // isTuple reports whether n is written by its components.
 func isTuple(n *latex.Node) bool { return n.Op == latex.Bracket || n.Op == latex.Matrix }
 
-// components is n, a sum of multiples of the unit vectors i, j and k, as a tuple as long
+// asComponents is n, a sum of multiples of the unit vectors i, j and k, as a tuple as long
 // as other; anything else is unchanged.
-func (c *comparer) components(n, other *latex.Node) *latex.Node {
-	if !rules.On("unit vectors") || !isTuple(other) || !n.Op.Scalar() || len(other.Args) < 2 || len(other.Args) > 3 || !n.Contains(latex.Sym, latex.Const) {
+func (c *comparer) asComponents(n, other *latex.Node) *latex.Node {
+	mayBeSum := n.Op.Scalar() && n.Contains(latex.Sym, latex.Const) // one of them
+	fits := isTuple(other) && (len(other.Args) == 2 || len(other.Args) == 3)
+	if !rules.On("unit vectors") || !mayBeSum || !fits {
 		return n
 	}
+	const none = 3                     // not an axis: what is left of n is a constant term
 	at := func(axis int) *latex.Node { // n where one unit is 1 and the others are 0
 		m := n
 		for i, unit := range [...]string{"i", "j", "k"} {
-			value := integer(int64(map[bool]int{true: 1}[i == axis]))
+			value := integer(0)
+			if i == axis {
+				value = integer(1)
+			}
 			m = m.Replaced(latex.Sym, unit, value).Replaced(latex.Const, unit, value)
 		}
 		return m
 	}
 	tuple, sum := &latex.Node{Op: latex.Bracket, Name: "()"}, &latex.Node{Op: latex.Add}
+	// The parser takes i for the imaginary unit, and j and k for letters.
 	for i, unit := range []*latex.Node{{Op: latex.Const, Name: "i"}, {Op: latex.Sym, Name: "j"}, {Op: latex.Sym, Name: "k"}}[:len(other.Args)] {
 		tuple.Args = append(tuple.Args, at(i))
 		sum.Args = append(sum.Args, product(at(i), unit))
 	}
-	if outcome, _ := c.algebra.Equal(n, sum); outcome != algebra.Equal || !isZero(c, at(3)) {
+	if outcome, _ := c.algebra.Equal(n, sum); outcome != algebra.Equal || !isZero(c, at(none)) {
 		return n
 	}
 	return tuple

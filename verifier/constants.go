@@ -28,9 +28,13 @@ func freeConstants(n *latex.Node, more string) (names []string) {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 || len(names) > mostConstants || len(names) == len(algebra.Variables(n)) || !(isSum(n, names[0]) || n.Any(func(m *latex.Node) bool {
+	if len(names) == 0 || len(names) > mostConstants || len(names) == len(algebra.Variables(n)) {
+		return nil
+	}
+	ofFunction := n.Any(func(m *latex.Node) bool {
 		return m.Op == latex.Func || m.Op == latex.Pow && len(algebra.Variables(m.Args[1])) > 0
-	})) {
+	})
+	if !ofFunction && !isSum(n, names[0]) {
 		return nil
 	}
 	return names

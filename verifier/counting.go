@@ -8,13 +8,13 @@ import (
 	"onering/verifier/internal/rules"
 )
 
-// counted is n with C(n,k), P(n,k) and, where scripts says so, C_n^k and A_n^k
+// withCombinations is n with C(n,k), P(n,k) and, where scripts says so, C_n^k and A_n^k
 // as the numbers of combinations and arrangements that they are.
-func counted(n *latex.Node, scripts bool) *latex.Node {
+func withCombinations(n *latex.Node, scripts bool) *latex.Node {
 	if n == nil || !rules.On("counting") || !n.Contains(latex.App) && !(scripts && n.Contains(latex.Pow)) {
 		return n
 	}
-	out := n.Mapped(func(arg *latex.Node) *latex.Node { return counted(arg, scripts) })
+	out := n.Mapped(func(arg *latex.Node) *latex.Node { return withCombinations(arg, scripts) })
 	name, from := "", []*latex.Node(nil)
 	switch {
 	case n.Op == latex.App && len(n.Args) == 2 && n.Name != "A" && len(algebra.Variables(n.Args...)) == 0:

@@ -67,8 +67,10 @@ func (c *comparer) unremarked(n, other *latex.Node, isGold bool) *latex.Node {
 	var statement *latex.Node
 	var remarks []*latex.Node
 	for _, arg := range n.Args {
-		if arg.Op == latex.Rel && len(arg.Ops) == 1 && arg.Args[0].Op == latex.Sym && (arg.Ops[0] == "in" && arg.Args[1].Op == latex.Named ||
-			!isGold && (arg.Ops[0] == ">=" || arg.Ops[0] == ">") && strings.Contains("klmnpq", arg.Args[0].Name)) {
+		aboutLetter := arg.Op == latex.Rel && len(arg.Ops) == 1 && arg.Args[0].Op == latex.Sym
+		member := aboutLetter && arg.Ops[0] == "in" && arg.Args[1].Op == latex.Named
+		above := aboutLetter && (arg.Ops[0] == ">=" || arg.Ops[0] == ">") && strings.Contains("klmnpq", arg.Args[0].Name)
+		if member || above && !isGold {
 			remarks = append(remarks, arg.Args[0])
 		} else if statement != nil {
 			return n
@@ -76,9 +78,10 @@ func (c *comparer) unremarked(n, other *latex.Node, isGold bool) *latex.Node {
 			statement = arg
 		}
 	}
-	if statement == nil || slices.ContainsFunc(remarks, func(name *latex.Node) bool {
-		return !mentions(valueOf(statement), name) && !(isAssigned(statement, name))
-	}) {
+	aboutOther := func(name *latex.Node) bool {
+		return !mentions(valueOf(statement), name) && !isAssigned(statement, name)
+	}
+	if statement == nil || slices.ContainsFunc(remarks, aboutOther) {
 		return n
 	}
 	return statement

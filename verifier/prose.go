@@ -58,7 +58,7 @@ func (find *finder) fromText(s string) extract {
 		return extract{texts: []string{m[1]}, from: fromBoxed}
 	}
 	if find.looksWhole(s) {
-		return extract{texts: []string{whole}, from: place(strings.ContainsAny(whole, `\$`) && strings.Trim(whole, "$0123456789.,- ") != ""), whole: true}
+		return extract{texts: []string{whole}, from: formulaOrProse(strings.ContainsAny(whole, `\$`) && strings.Trim(whole, "$0123456789.,- ") != ""), whole: true}
 	}
 	for _, search := range [...]func(string) extract{find.emphasised, find.lastExpression} {
 		if e := search(s); len(e.texts) > 0 {
@@ -102,7 +102,7 @@ func (find *finder) emphasised(s string) extract {
 	if strings.HasSuffix(text, ":") || len(find.segments(line[at[1]:])) > 0 {
 		return extract{}
 	}
-	return extract{texts: []string{strings.TrimSuffix(text, ".")}, from: place(strings.ContainsAny(text, `\$`))}
+	return extract{texts: []string{strings.TrimSuffix(text, ".")}, from: formulaOrProse(strings.ContainsAny(text, `\$`))}
 }
 
 // looksWhole reports whether a short response is nothing but its answer.
@@ -233,7 +233,7 @@ func (find *finder) fromSentence(s string) extract {
 		return extract{texts: []string{find.withSuffix(s, 0, end)}, from: fromFormula}
 	}
 	if find.wordsIn(s) <= 3 && len(s) < 120 && !(strings.ContainsFunc(s, isForeign) && strings.ContainsAny(s, "0123456789")) {
-		return extract{texts: []string{strings.TrimSuffix(s, ".")}, from: place(strings.Contains(s, `\`))}
+		return extract{texts: []string{strings.TrimSuffix(s, ".")}, from: formulaOrProse(strings.Contains(s, `\`))}
 	}
 	if e := find.lastExpression(s); len(e.texts) > 0 {
 		return e
@@ -294,7 +294,7 @@ func (find *finder) lastExpression(s string) extract {
 	}
 	if first, last := find.lastNumber(s[end:]); last > 0 {
 		start, end = end+first, end+last
-		from = place(strings.Contains(s[start:end], `\`))
+		from = formulaOrProse(strings.Contains(s[start:end], `\`))
 	}
 	switch t := strings.TrimSpace(s); {
 	case start >= 0:
@@ -306,7 +306,7 @@ func (find *finder) lastExpression(s string) extract {
 }
 
 // A place says where an answer in running text is.
-func place(formula bool) string {
+func formulaOrProse(formula bool) string {
 	if formula {
 		return fromFormula
 	}

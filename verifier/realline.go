@@ -38,9 +38,9 @@ var line = &region{pieces: []interval{{low: minusInfinity, high: infinity}}}
 // mostEnds bounds the ends that are put in order.
 const mostEnds = 200
 
-// combined returns the numbers for which in holds of whether x and y have them. The ends of
+// combine returns the numbers for which has holds of whether x and y have them. The ends of
 // both cut the line into points and gaps between them.
-func (c *comparer) combined(x, y *region, in func(a, b bool) bool) *region {
+func (c *comparer) combine(x, y *region, has func(inX, inY bool) bool) *region {
 	if x == nil || y == nil {
 		return nil
 	}
@@ -74,8 +74,8 @@ func (c *comparer) combined(x, y *region, in func(a, b bool) bool) *region {
 	for i := range 2*len(ends) - 1 {
 		at, gap := i/2, i%2 == 1
 		n := len(out.pieces) - 1
-		switch has := in(holds(x, at, gap), holds(y, at, gap)); {
-		case !has:
+		switch {
+		case !has(holds(x, at, gap), holds(y, at, gap)):
 			open = false
 			continue
 		case gap && open:
@@ -93,21 +93,21 @@ func (c *comparer) combined(x, y *region, in func(a, b bool) bool) *region {
 }
 
 func (c *comparer) union(x, y *region) *region {
-	return c.combined(x, y, func(a, b bool) bool { return a || b })
+	return c.combine(x, y, func(a, b bool) bool { return a || b })
 }
 
 func (c *comparer) intersection(x, y *region) *region {
-	return c.combined(x, y, func(a, b bool) bool { return a && b })
+	return c.combine(x, y, func(a, b bool) bool { return a && b })
 }
 
 // complement is the rest of the line.
 func (c *comparer) complement(x *region) *region {
-	return c.combined(line, x, func(a, b bool) bool { return a && !b })
+	return c.combine(line, x, func(a, b bool) bool { return a && !b })
 }
 
 // sameRegion reports whether no number is in one region alone.
 func (c *comparer) sameRegion(x, y *region) bool {
-	d := c.combined(x, y, func(a, b bool) bool { return a != b })
+	d := c.combine(x, y, func(a, b bool) bool { return a != b })
 	if d == nil {
 		return c.say(false, "ends that cannot be put in order")
 	}

@@ -159,7 +159,8 @@ func (c *comparer) listRegion(n *latex.Node) *region {
 		return nil
 	}
 	for _, op := range [...]string{"and", "or"} {
-		if op == "and" && n.Name == "or" || op == "or" && n.Name == "and" && n.Args[0].Op == latex.Rel || n.Args[0].Op != latex.Rel && op == "and" {
+		relations := n.Args[0].Op == latex.Rel // else intervals, which are never intersected
+		if op == "and" && (n.Name == "or" || !relations) || op == "or" && n.Name == "and" && relations {
 			continue
 		}
 		total := parts[0]

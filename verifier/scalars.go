@@ -218,7 +218,7 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 		return c.expressions(g, a)
 	}
 	if inG, inA := namesCount(g), namesCount(a); inG != inA || !g.Contains(latex.App) || !a.Contains(latex.App) {
-		g, a = counted(g, inG != inA), counted(a, inG != inA)
+		g, a = withCombinations(g, inG != inA), withCombinations(a, inG != inA)
 	}
 	x, y := c.quantityOf(g), c.quantityOf(a)
 	if (len(x.units) == 0) != (len(y.units) == 0) {
@@ -273,7 +273,7 @@ func (c *comparer) degrees(x, y quantity) bool {
 	if len(n.units) == 1 && n.units[0] == (unitPower{"rad", 1}) {
 		return c.expressions(radians, n.value)
 	}
-	if size, dim, ok := measure(n.units); ok && dim == is(angle) {
+	if size, dim, ok := measure(n.units); ok && dim == dimensionOf(angle) {
 		return c.expressions(d.value, product(n.value, algebra.Rational(size)))
 	}
 	if len(n.units) > 0 {

@@ -5,8 +5,8 @@ import "onering/verifier/internal/latex"
 // signs compares if a plus-minus occurs, which stands for the list of its values. Several
 // ± in one expression take all combinations; with a ∓ among them they go together.
 func (c *comparer) signs(g, a *latex.Node) bool {
-	x, okX := expand(g)
-	y, okY := expand(a)
+	x, okX := expandSigns(g)
+	y, okY := expandSigns(a)
 	if !okX || !okY {
 		c.limited = true
 		return c.say(false, "too many signs")
@@ -14,8 +14,8 @@ func (c *comparer) signs(g, a *latex.Node) bool {
 	return c.equal(x, y)
 }
 
-// expand replaces the plus-minus signs in n by lists.
-func expand(n *latex.Node) (*latex.Node, bool) {
+// expandSigns replaces the plus-minus signs in n by lists.
+func expandSigns(n *latex.Node) (*latex.Node, bool) {
 	if !n.Contains(latex.PlusMinus, latex.MinusPlus) {
 		return n, true
 	}
@@ -23,7 +23,7 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 		// The list's values become elements of the enclosing list.
 		out := &latex.Node{Op: n.Op, Name: n.Name}
 		for _, arg := range n.Args {
-			e, ok := expand(arg)
+			e, ok := expandSigns(arg)
 			if !ok || len(out.Args) > 4*maxSigns {
 				return nil, false
 			}
@@ -51,7 +51,7 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 	list := &latex.Node{Op: latex.List, Name: ","}
 	for bits := range choices {
 		next := 0
-		list.Args = append(list.Args, choose(n, func() bool {
+		list.Args = append(list.Args, withSigns(n, func() bool {
 			if together {
 				return bits == 0
 			}
@@ -62,14 +62,14 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 	return list, true
 }
 
-// choose is n with each plus-minus replaced by a plus where upper says so, else a minus.
-func choose(n *latex.Node, upper func() bool) *latex.Node {
+// withSigns is n with each plus-minus replaced by a plus where upper says so, else a minus.
+func withSigns(n *latex.Node, upper func() bool) *latex.Node {
 	if !n.Contains(latex.PlusMinus, latex.MinusPlus) {
 		return n
 	}
 	plus := n.Op == latex.PlusMinus || n.Op == latex.MinusPlus
 	sign := plus && upper() == (n.Op == latex.PlusMinus)
-	out := n.Mapped(func(arg *latex.Node) *latex.Node { return choose(arg, upper) })
+	out := n.Mapped(func(arg *latex.Node) *latex.Node { return withSigns(arg, upper) })
 	if !plus {
 		return out
 	}

@@ -73,6 +73,8 @@ func (v Verifier) judge(golds []string, response string) (d decision) {
 	return v.firstAgreeing(golds, response)
 }
 
+// firstAgreeing compares the answer in a response with golds, until one agrees. Without one, a
+// comparison that met a limit decides the status.
 func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	if len(response) > maxResponse {
 		return decision{Result: Result{Status: Limit, Reason: "the response is too long"}}

@@ -26,14 +26,14 @@ func hashName(s string, seed uint64) uint64 {
 
 // A formula is an evaluation in a field at one random point.
 type formula struct {
-	c      *Checker
-	in     *field
-	seed   uint64
-	pure   bool // only field operations on unknowns so far
-	bad    bool // a division by zero, or out of budget
-	bound  []string
-	inside int             // depth of enclosing series, integrals and limits
-	mult   map[string]bool // functions that are to be read as factors
+	c       *Checker
+	field   *field
+	seed    uint64
+	pure    bool // only field operations on unknowns so far
+	bad     bool // a division by zero, or out of budget
+	bound   []string
+	inside  int             // depth of enclosing series, integrals and limits
+	factors map[string]bool // functions that are to be read as factors
 }
 
 // formulas reports whether a and b have the same value at two random points, and
@@ -41,7 +41,7 @@ type formula struct {
 func (c *Checker) formulas(a, b *latex.Node) (same, pure bool) {
 	factors, pair := factorLetters(a, b), pairSeed(a, b)
 	for _, seed := range [...]uint64{1, 2} {
-		f := formula{c: c, in: fieldFor(pair + seed), seed: seed, pure: true, mult: factors}
+		f := formula{c: c, field: fieldFor(pair + seed), seed: seed, pure: true, factors: factors}
 		x, y := f.value(a), f.value(b)
 		if f.bad {
 			return false, false
@@ -61,7 +61,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 		return 0
 	}
 	if n == nil {
-		return f.opaque(0, "nil")
+		return f.unknown(0, "nil")
 	}
 	switch n.Op {
 	case latex.Root, latex.Fact, latex.Fact2, latex.Binom, latex.Abs, latex.Floor, latex.Ceil, latex.Sum, latex.Prod:
@@ -75,14 +75,14 @@ func (f *formula) value(n *latex.Node) uint64 {
 	case latex.Sym:
 		for i := len(f.bound) - 1; i >= 0; i-- {
 			if f.bound[i] == n.Name {
-				return mix(f.seed+uint64(i)+77) % f.in.p
+				return mix(f.seed+uint64(i)+77) % f.field.p
 			}
 		}
-		return hashName(n.Name, f.seed) % f.in.p
+		return hashName(n.Name, f.seed) % f.field.p
 	case latex.Const:
 		switch n.Name {
 		case "i":
-			return f.in.root
+			return f.field.root
 		case "infty":
 			if f.inside == 0 {
 				f.bad = true
@@ -91,28 +91,28 @@ func (f *formula) value(n *latex.Node) uint64 {
 		}
 		return f.constant(n.Name)
 	case latex.Unit:
-		return hashName("unit "+n.Name, f.seed) % f.in.p
+		return hashName("unit "+n.Name, f.seed) % f.field.p
 	case latex.Add:
 		s := uint64(0)
 		for _, arg := range n.Args {
-			s = f.in.add(s, f.value(arg))
+			s = f.field.add(s, f.value(arg))
 		}
 		return s
 	case latex.Mul:
 		p := uint64(1)
 		for _, arg := range n.Args {
-			p = f.in.mul(p, f.value(arg))
+			p = f.field.mul(p, f.value(arg))
 		}
 		return p
 	case latex.Neg:
-		return f.in.neg(f.value(n.Args[0]))
+		return f.field.neg(f.value(n.Args[0]))
 	case latex.Div:
-		return f.in.mul(f.value(n.Args[0]), f.inverse(f.value(n.Args[1])))
+		return f.field.mul(f.value(n.Args[0]), f.inverse(f.value(n.Args[1])))
 	case latex.Percent:
-		return f.in.mul(f.value(n.Args[0]), f.inverse(100))
+		return f.field.mul(f.value(n.Args[0]), f.inverse(100))
 	case latex.Degree:
 		turn := f.constant("pi")
-		return f.in.mul(f.value(n.Args[0]), f.in.mul(turn, f.inverse(180)))
+		return f.field.mul(f.value(n.Args[0]), f.field.mul(turn, f.inverse(180)))
 	case latex.Pow:
 		return f.power(n)
 	case latex.Root:
@@ -121,8 +121,8 @@ func (f *formula) value(n *latex.Node) uint64 {
 		// A root is hashed as a power, so that sqrt x and x^{1/2} are equal.
 		return f.hash("pow", base, f.inverse(f.value(n.Args[1])))
 	case latex.App:
-		if f.mult[n.Name] && len(n.Args) == 1 {
-			return f.in.mul(hashName(n.Name, f.seed)%f.in.p, f.value(n.Args[0]))
+		if f.factors[n.Name] && len(n.Args) == 1 {
+			return f.field.mul(hashName(n.Name, f.seed)%f.field.p, f.value(n.Args[0]))
 		}
 	case latex.Func:
 		if n.Name == "exp" && len(n.Args) == 1 {
@@ -140,7 +140,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 
 // constant returns the residue for pi or e, about which nothing is assumed. It is the
 // same for every seed, so that a factor of pi stays one factor.
-func (f *formula) constant(name string) uint64 { return hashName("const "+name, 97) % f.in.p }
+func (f *formula) constant(name string) uint64 { return hashName("const "+name, 97) % f.field.p }
 
 // application is the residue of a function of the residues of n's arguments.
 func (f *formula) application(n *latex.Node) uint64 {
@@ -159,13 +159,13 @@ func (f *formula) application(n *latex.Node) uint64 {
 		f.bound = f.bound[:len(f.bound)-1]
 		return f.hash(name, term, low, high)
 	case latex.Text, latex.Dots, latex.Named:
-		return f.opaque(0, name)
+		return f.unknown(0, name)
 	case latex.Rel:
 		for _, op := range n.Ops {
 			name += op
 		}
 	case latex.Clock:
-		return f.opaque(f.ratio(n.Rat), name)
+		return f.unknown(f.ratio(n.Rat), name)
 	}
 	h := uint64(len(n.Args))
 	symmetric := n.Op == latex.Func && (n.Name == "gcd" || n.Name == "lcm" || n.Name == "max" || n.Name == "min" || n.Name == "dot") ||
@@ -178,7 +178,7 @@ func (f *formula) application(n *latex.Node) uint64 {
 			h = mix(h ^ v)
 		}
 	}
-	return f.opaque(h, name)
+	return f.unknown(h, name)
 }
 
 func (f *formula) hash(name string, values ...uint64) uint64 {
@@ -186,21 +186,21 @@ func (f *formula) hash(name string, values ...uint64) uint64 {
 	for _, v := range values {
 		h = mix(h ^ v)
 	}
-	return f.opaque(h, name)
+	return f.unknown(h, name)
 }
 
-func (f *formula) opaque(h uint64, name string) uint64 {
+func (f *formula) unknown(h uint64, name string) uint64 {
 	f.pure = false
-	return hashName(name, f.seed^h) % f.in.p
+	return hashName(name, f.seed^h) % f.field.p
 }
 
 // ratio is the residue of a rational.
 func (f *formula) ratio(r *big.Rat) uint64 {
-	num := f.in.residue(r.Num())
+	num := f.field.residue(r.Num())
 	if r.IsInt() {
 		return num
 	}
-	return f.in.mul(num, f.inverse(f.in.residue(r.Denom())))
+	return f.field.mul(num, f.inverse(f.field.residue(r.Denom())))
 }
 
 // inverse is 1/a; of zero it spoils the point.
@@ -209,7 +209,7 @@ func (f *formula) inverse(a uint64) uint64 {
 		f.bad = true
 		return 0
 	}
-	return f.in.inverse(a)
+	return f.field.inverse(a)
 }
 
 // power is base^exponent: a field operation where the exponent is an integer.
@@ -241,8 +241,8 @@ func (f *formula) power(n *latex.Node) uint64 {
 	}
 	// a^(p-1) = 1
 	e := new(big.Int).Abs(exp.Num())
-	e.Mod(e, new(big.Int).SetUint64(f.in.p-1))
-	return f.in.pow(base, e.Uint64())
+	e.Mod(e, new(big.Int).SetUint64(f.field.p-1))
+	return f.field.pow(base, e.Uint64())
 }
 
 // isNumeric reports whether n has no names in it.

@@ -19,15 +19,15 @@ type numeric struct {
 	at      *point
 	factors map[string]bool
 	// complex is set where i occurs: then nothing is outside the reals.
-	complex bool
-	left    bool      // an operation left the reals
-	scale   ball.Real // the largest summand met
+	complex   bool
+	leftReals bool      // an operation left the reals
+	scale     ball.Real // the largest summand met
 	// swallowed says that a nonzero summand was too small to change a sum at this
 	// precision, as in 1 + e^-10000: equality then proves nothing.
 	swallowed bool
 }
 
-func (e *numeric) small(n, d int64) ball.Complex { return e.ball.FromRat(big.NewRat(n, d)) }
+func (e *numeric) ratio(n, d int64) ball.Complex { return e.ball.FromRat(big.NewRat(n, d)) }
 
 // try evaluates n. The error is one of package ball, errNotANumber, errUndefined or errLimit.
 func (e *numeric) try(n *latex.Node) (ball.Complex, error) {
@@ -46,7 +46,8 @@ func (e *numeric) checked(r *big.Rat, err error) ball.Complex {
 	return e.ball.FromRat(r)
 }
 
-// value evaluates n. It fails as operations of package ball do, for try to return.
+// value evaluates n. It fails as operations of package ball do, for try to return. The
+// numbers 12 to 14 are seeds: by them unknowns of different kinds differ.
 func (e *numeric) value(n *latex.Node) ball.Complex {
 	e.c.budget -= 2 + int(e.ball.Prec)/256
 	ball.FailIf(e.c.budget < 0, errLimit)
@@ -102,7 +103,7 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 	case latex.Neg:
 		return e.ball.CNeg(total)
 	case latex.Percent:
-		return e.ball.CMul(total, e.small(1, 100))
+		return e.ball.CMul(total, e.ratio(1, 100))
 	case latex.Degree:
 		return e.ball.CMul(total, ofReal(e.ball.Mul(e.ball.Pi(), e.ball.Rat(big.NewRat(1, 180)))))
 	case latex.Abs:
@@ -122,10 +123,10 @@ func (e *numeric) sum(x, y ball.Complex) ball.Complex {
 	return e.ball.CAdd(x, y)
 }
 
-// fromOne records that a function of z that is 1 at zero, or z times such a function,
+// noteNearOne records that a function of z that is 1 at zero, or z times such a function,
 // cannot be distinguished from 1 (or z) at this precision, as e^z of 10^-600 or the sine
 // of 10^-300. order is the power of z by which it differs.
-func (e *numeric) fromOne(z ball.Complex, order int) {
+func (e *numeric) noteNearOne(z ball.Complex, order int) {
 	power := z
 	for range order - 1 {
 		power = e.ball.CMul(power, z)
@@ -151,7 +152,7 @@ func (e *numeric) symbol(name string) ball.Complex {
 }
 
 // unknown is a number between 1/2 and 2 made from a hash.
-func (e *numeric) unknown(h uint64) ball.Complex { return e.small(int64(1<<20+h%(3<<20)), 1<<21) }
+func (e *numeric) unknown(h uint64) ball.Complex { return e.ratio(int64(1<<20+h%(3<<20)), 1<<21) }
 
 func (e *numeric) constant(name string) ball.Complex {
 	switch name {
@@ -168,7 +169,7 @@ func (e *numeric) constant(name string) ball.Complex {
 
 // opaque returns an unknown that depends on all of n as a formula.
 func (e *numeric) opaque(n *latex.Node) ball.Complex {
-	f := formula{c: e.c, in: fieldFor(5), seed: 5, mult: e.factors}
+	f := formula{c: e.c, field: fieldFor(5), seed: 5, factors: e.factors}
 	h := f.value(n)
 	ball.FailIf(f.bad, errNotANumber)
 	return e.unknown(mix(h))
@@ -222,7 +223,7 @@ func (e *numeric) power(n *latex.Node) ball.Complex {
 	case err == errLimit, err == nil && exp.IsInt() && !exp.Num().IsInt64():
 		ball.Fail(errLimit)
 	case err == nil && exp.Sign() == 0:
-		return e.small(1, 1)
+		return e.ratio(1, 1)
 	case err == nil && exp.IsInt():
 		return e.ball.CPowInt(base, exp.Num().Int64())
 	case err == nil:
@@ -230,25 +231,25 @@ func (e *numeric) power(n *latex.Node) ball.Complex {
 	}
 	w := e.value(n.Args[1])
 	if c := n.Args[0]; c.Op == latex.Const && c.Name == "e" {
-		e.fromOne(w, 1)
+		e.noteNearOne(w, 1)
 		return e.ball.CExp(w)
 	}
-	e.positive(base)
-	e.fromOne(w, 1)
+	e.noteIfNegative(base)
+	e.noteNearOne(w, 1)
 	return e.ball.CPow(base, w)
 }
 
-// positive notes that a power or logarithm leaves the reals unless z > 0.
-func (e *numeric) positive(z ball.Complex) {
+// noteIfNegative notes that a power or logarithm leaves the reals unless z > 0.
+func (e *numeric) noteIfNegative(z ball.Complex) {
 	if z.IsReal() && e.ball.Sign(z.Re) < 0 {
-		e.left = true
+		e.leftReals = true
 	}
 }
 
 // rationalPower is z^(p/q). With an odd q it is real for negative z, as in
 // school; elsewhere the principal value.
 func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) ball.Complex {
-	e.fromOne(e.ball.FromRat(exp), 1)
+	e.noteNearOne(e.ball.FromRat(exp), 1)
 	half := exp.Denom().IsInt64() && exp.Denom().Int64() == 2
 	if half && exp.Num().IsInt64() {
 		return e.ball.CPowInt(e.squareRoot(z), exp.Num().Int64())
@@ -260,14 +261,14 @@ func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) ball.Complex {
 		}
 		return r
 	}
-	e.positive(z)
+	e.noteIfNegative(z)
 	return e.ball.CPow(z, e.ball.FromRat(exp))
 }
 
 // squareRoot is the principal square root.
 func (e *numeric) squareRoot(z ball.Complex) ball.Complex {
 	if z.IsReal() && z.Re.KnownSign() < 0 {
-		e.left = true
+		e.leftReals = true
 	}
 	return e.ball.CSqrt(z)
 }
@@ -279,8 +280,8 @@ func (e *numeric) root(n *latex.Node) ball.Complex {
 		ball.FailIf(index.Sign() == 0, errUndefined)
 		return e.rationalPower(z, new(big.Rat).Inv(index))
 	}
-	w := e.ball.CQuo(e.small(1, 1), e.value(n.Args[1]))
-	e.positive(z)
+	w := e.ball.CQuo(e.ratio(1, 1), e.value(n.Args[1]))
+	e.noteIfNegative(z)
 	return e.ball.CPow(z, w)
 }
 
@@ -328,30 +329,30 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 	e.scale = e.scale.Larger(b.Int(1)) // near its zero, a function is small beside this
 	switch n.Name {
 	case "sin", "cos", "tan", "cot", "sec", "csc":
-		e.fromOne(z, map[string]int{"cos": 2, "sec": 2, "sin": 3, "tan": 3, "cot": 3, "csc": 3}[n.Name])
+		e.noteNearOne(z, map[string]int{"cos": 2, "sec": 2, "sin": 3, "tan": 3, "cot": 3, "csc": 3}[n.Name])
 		sin, cos := b.CSinCos(z)
 		return e.ofSine(n.Name, sin, cos)
 	case "exp":
-		e.fromOne(z, 1)
+		e.noteNearOne(z, 1)
 		return b.CExp(z)
 	case "ln":
-		e.positive(z)
+		e.noteIfNegative(z)
 		return b.CLog(z)
 	case "log":
-		base := e.small(10, 1)
+		base := e.ratio(10, 1)
 		if len(n.Args) == 2 {
 			base = e.value(n.Args[1])
 		}
-		e.positive(z)
-		e.positive(base)
+		e.noteIfNegative(z)
+		e.noteIfNegative(base)
 		num := b.CLog(z)
 		return b.CQuo(num, b.CLog(base))
 	case "sinh", "cosh", "tanh", "coth", "sech", "csch":
-		e.fromOne(z, 3)
+		e.noteNearOne(z, 3)
 		up := b.CExp(z)
-		down := b.CQuo(e.small(1, 1), up)
-		sinh := b.CMul(e.small(1, 2), e.sum(up, b.CNeg(down)))
-		cosh := b.CMul(e.small(1, 2), e.sum(up, down))
+		down := b.CQuo(e.ratio(1, 1), up)
+		sinh := b.CMul(e.ratio(1, 2), e.sum(up, b.CNeg(down)))
+		cosh := b.CMul(e.ratio(1, 2), e.sum(up, down))
 		return e.ofSine(strings.TrimSuffix(n.Name, "h"), sinh, cosh)
 	case "asin", "acos", "atan", "acot", "asec", "acsc":
 		return e.arc(n.Name, z)
@@ -362,7 +363,7 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 // ofSine returns the value of a function, circular or hyperbolic, of an angle with this
 // sine and cosine.
 func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
-	one := e.small(1, 1)
+	one := e.ratio(1, 1)
 	switch name {
 	case "sin":
 		return sin
@@ -381,11 +382,11 @@ func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
 // arc evaluates the inverse circular functions by arc tangents.
 func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	b := e.ball
-	e.fromOne(z, 3)
+	e.noteNearOne(z, 3)
 	half := ofReal(b.Mul(b.Pi(), b.Rat(big.NewRat(1, 2))))
 	switch name {
 	case "asec", "acsc":
-		z = b.CQuo(e.small(1, 1), z)
+		z = b.CQuo(e.ratio(1, 1), z)
 		name = map[string]string{"asec": "acos", "acsc": "asin"}[name]
 	case "acot": // between 0 and pi
 		return e.sum(half, b.CNeg(e.arc("atan", z)))
@@ -399,7 +400,7 @@ func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	}
 	d := b.Sub(b.Int(1), b.Mul(x, x))
 	if d.KnownSign() < 0 {
-		e.left = true
+		e.leftReals = true
 		ball.Fail(errUndefined)
 	}
 	root := b.Sqrt(d)

@@ -54,8 +54,8 @@ func (c *Checker) spend(bits int) { ball.FailIf(!c.afford(bits), errLimit) }
 
 func bitsOf(r *big.Rat) int { return r.Num().BitLen() + r.Denom().BitLen() }
 
-// checked charges for r and refuses it past maxBits.
-func (c *Checker) checked(r *big.Rat) *big.Rat {
+// charged charges for r and refuses it past maxBits.
+func (c *Checker) charged(r *big.Rat) *big.Rat {
 	bits := bitsOf(r)
 	ball.FailIf(bits > 2*maxBits, errLimit)
 	c.spend(bits)
@@ -73,10 +73,10 @@ func (c *Checker) rational(n *latex.Node, at *point) (r *big.Rat, err error) {
 	return ball.Try(func() *big.Rat { return c.exact(n, at) })
 }
 
-// exact is the value of n at a point. It fails as rational says.
+// exact is the value of n at a point. It panics, for ball.Try, with the errors of rational.
 func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 	ball.FailIf(n == nil, errIrrational)
-	c.budget--
+	c.budget-- // charged and spend notice when it is used up
 	switch n.Op {
 	case latex.Num:
 		return n.Rat
@@ -114,7 +114,7 @@ func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 			ball.FailIf(v.Sign() == 0, errUndefined)
 			total.Quo(total, v)
 		}
-		c.checked(total)
+		c.charged(total)
 	}
 	return total
 }
@@ -125,7 +125,7 @@ func (c *Checker) unary(op latex.Op, x *big.Rat) *big.Rat {
 	case latex.Neg:
 		return new(big.Rat).Neg(x)
 	case latex.Percent:
-		return c.checked(new(big.Rat).Mul(x, big.NewRat(1, 100)))
+		return c.charged(new(big.Rat).Mul(x, big.NewRat(1, 100)))
 	case latex.Abs:
 		return new(big.Rat).Abs(x)
 	case latex.Floor:
@@ -158,7 +158,7 @@ func (c *Checker) factorial(r *big.Rat, step int64) *big.Rat {
 		}
 	}
 	c.budget -= int(n) / 4
-	return c.checked(new(big.Rat).SetInt(v))
+	return c.charged(new(big.Rat).SetInt(v))
 }
 
 // rationalPower is base^exponent where that is rational.
@@ -269,7 +269,7 @@ func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 	}
 	ball.FailIf(!top.Num().IsInt64() || !k.Num().IsInt64() || k.Num().Int64() > maxFact/2 || int64(bitsOf(top))*k.Num().Int64() > maxBits, errLimit)
 	c.spend(bitsOf(top) * int(k.Num().Int64()))
-	return c.checked(new(big.Rat).SetInt(new(big.Int).Binomial(top.Num().Int64(), k.Num().Int64())))
+	return c.charged(new(big.Rat).SetInt(new(big.Int).Binomial(top.Num().Int64(), k.Num().Int64())))
 }
 
 // bounds are the integer bounds of a sum.
@@ -295,7 +295,7 @@ func (c *Checker) rationalSeries(n *latex.Node, at *point) *big.Rat {
 		} else {
 			total.Add(total, v)
 		}
-		c.checked(total)
+		c.charged(total)
 	}
 	return total
 }

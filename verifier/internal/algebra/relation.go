@@ -19,7 +19,7 @@ func Variables(nodes ...*latex.Node) []string { return survey(nodes...).names }
 // a constant, and the sign of the factor (0 if it is not real).
 func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 	s := survey(a, b)
-	if len(s.names) == 0 || s.infinite {
+	if len(s.names) == 0 || s.hasInfinity {
 		return 0, false
 	}
 	proportional, possible := c.proportionalFormulas(a, b, s.factors)
@@ -44,7 +44,7 @@ func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool
 	pure := true
 	in := fieldFor(pairSeed(a, b))
 	for i := range x {
-		f := formula{c: c, in: in, seed: uint64(i + 21), pure: true, mult: factors}
+		f := formula{c: c, field: in, seed: uint64(i + 21), pure: true, factors: factors}
 		x[i], y[i] = f.value(a), f.value(b)
 		if f.bad {
 			return false, false
@@ -56,59 +56,64 @@ func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool
 }
 
 // commonFactor is a/b at the first point where both are defined. Unless known says that
-// the factor is constant, it must be equal at two or more other points, and at points
-// beyond a corner; a and b may neither be constant there nor jump.
+// the factor is constant, it must be equal at two or more other points, on both sides of
+// corners, and a must vary between the points.
 func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (factor ball.Complex, ok bool) {
-	found, agreed, enough := false, 0, 4
 	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}
-	points := append(s.fractions(), s.naturals()...)
 	if !known {
 		if a, b, ok = c.withoutSteps(a, b); !ok {
 			return factor, false
 		}
-		if s = survey(a, b); s.stepped || s.bars {
-			enough = len(points)
-		}
-		points = append(s.fractions(), s.naturals()...)
+		s = survey(a, b)
 	}
-	var first ball.Complex
-	varied := known
+	points, enough := append(s.fractions(), s.naturals()...), 4
+	if s.hasSteps || s.hasBars {
+		enough = len(points) // only some of them lie beyond a corner
+	}
+	found, aVaries, agreed := false, known, 0
+	var first ball.Complex // a where the factor was found
 	for _, at := range points {
-		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
+		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.hasI}
 		u, errU := e.try(a)
 		v, errV := e.try(b)
 		if !known && (e.swallowed || errU == ball.ErrUndecided || errV == ball.ErrUndecided) {
 			return factor, false
 		}
-		if errU != nil || errV != nil || e.left && !s.complex {
+		if undefined := errU != nil || errV != nil || e.leftReals && !s.hasI; undefined {
 			continue
 		}
 		if !found {
-			first = u
 			q, err := ball.Try(func() ball.Complex { return ctx.CQuo(u, v) })
-			if err != nil || q.Re.ContainsZero() {
-				continue
+			if err == nil && !q.Re.ContainsZero() {
+				factor, first, found = q, u, true
 			}
-			factor, found = q, true
-			if known {
+			if found && known {
 				break
 			}
 			continue
 		}
-		w := ctx.CMul(factor, v)
-		for _, pair := range [...][2]ball.Real{{u.Re, w.Re}, {u.Im, w.Im}} {
-			different, tight := ctx.Differ(pair[0], pair[1], e.scale.Larger(u.Re.Larger(u.Im)), agreement-10)
-			if different || !tight {
-				return factor, false
-			}
+		if !nearlyEqual(ctx, u, ctx.CMul(factor, v), e.scale) {
+			return factor, false
 		}
-		unlike, _ := ctx.Differ(u.Re, first.Re, u.Re.Larger(first.Re), agreement)
-		varied = varied || unlike
+		different, _ := ctx.Differ(u.Re, first.Re, u.Re.Larger(first.Re), agreement)
+		aVaries = aVaries || different
 		if agreed++; agreed >= enough {
 			break
 		}
 	}
-	return factor, found && varied && (known || agreed >= 2)
+	return factor, found && aVaries && (known || agreed >= 2)
+}
+
+// nearlyEqual reports whether u is w, a product with a factor that is not exact: ten bits
+// less than elsewhere have to agree. scale is that of the summands in u.
+func nearlyEqual(ctx *ball.Context, u, w ball.Complex, scale ball.Real) bool {
+	for _, pair := range [...][2]ball.Real{{u.Re, w.Re}, {u.Im, w.Im}} {
+		different, tight := ctx.Differ(pair[0], pair[1], scale.Larger(u.Re.Larger(u.Im)), agreement-10)
+		if different || !tight {
+			return false
+		}
+	}
+	return true
 }
 
 // Compare is the order of two real constants, infinity among them; ok is false
@@ -124,14 +129,14 @@ func (c *Checker) Compare(a, b *latex.Node) (order int, ok bool) {
 		return x.Cmp(y), true
 	}
 	s := survey(a, b)
-	if len(s.names) > 0 || s.infinite {
+	if len(s.names) > 0 || s.hasInfinity {
 		return 0, false
 	}
 	if same, _ := c.formulas(a, b); same {
 		return 0, true
 	}
 	for _, prec := range precisions[:2] {
-		e := numeric{c: c, ball: &ball.Context{Prec: prec, Budget: &c.budget}, complex: s.complex}
+		e := numeric{c: c, ball: &ball.Context{Prec: prec, Budget: &c.budget}, complex: s.hasI}
 		z, err := e.try(Difference(a, b))
 		if err == ball.ErrUndecided {
 			continue

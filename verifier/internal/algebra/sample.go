@@ -20,7 +20,7 @@ const agreement = 80
 // points.
 func (c *Checker) numbers(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
-	if s.infinite {
+	if s.hasInfinity {
 		return undecided, "infinite"
 	}
 	if len(s.names) == 0 {
@@ -84,7 +84,7 @@ func (t *trial) verdict() (outcome, string) {
 			return Limit, "values too large to compute"
 		}
 	}
-	if (len(t.s.integer) > 0 || t.met[pointEqual] < 3 || t.s.stepped) && t.differ(t.s.naturals) {
+	if (len(t.s.integer) > 0 || t.met[pointEqual] < 3 || t.s.hasSteps) && t.differ(t.s.naturals) {
 		return unequal, different
 	}
 	switch {
@@ -108,7 +108,7 @@ func (t *trial) natural() bool {
 // Without numeric values the formulas decide.
 func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
-	if s.infinite {
+	if s.hasInfinity {
 		return Equal, "the same formula"
 	}
 	// Mostly the first point decides, so the others are made on demand.
@@ -134,15 +134,15 @@ func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
 
 // A variables describes the contents of a pair of expressions.
 type variables struct {
-	nodes    []*latex.Node // number of surveyed nodes, whose texts seed the points
-	names    []string
-	integer  map[string]bool // variables that get only natural numbers
-	complex  bool            // i occurs
-	infinite bool
-	stepped  bool // floors and the like: more points are needed
+	nodes       []*latex.Node // number of surveyed nodes, whose texts seed the points
+	names       []string
+	integer     map[string]bool // variables that get only natural numbers
+	hasI        bool            // i occurs
+	hasInfinity bool
+	hasSteps    bool // floors and the like: more points are needed
 	// bars say that an absolute value of something with variables occurs, so negative
 	// values matter: both sides have to be defined at the same points.
-	bars    bool
+	hasBars bool
 	digits  int // digits of the longest numeral
 	factors map[string]bool
 }
@@ -171,16 +171,16 @@ func survey(nodes ...*latex.Node) variables {
 				s.integer[n.Name] = true
 			}
 		case latex.Const:
-			s.complex = s.complex || n.Name == "i"
-			s.infinite = s.infinite || n.Name == "infty"
+			s.hasI = s.hasI || n.Name == "i"
+			s.hasInfinity = s.hasInfinity || n.Name == "infty"
 		case latex.Fact, latex.Fact2:
 			discrete = true
 		case latex.Binom:
-			discrete, s.stepped = true, true
+			discrete, s.hasSteps = true, true
 		case latex.Abs:
-			s.bars = s.bars || hasSymbol(n)
+			s.hasBars = s.hasBars || hasSymbol(n)
 		case latex.Floor, latex.Ceil:
-			s.stepped = true
+			s.hasSteps = true
 			for _, arg := range n.Args {
 				walk(arg, discrete || integerNames(arg), bound)
 			}
@@ -195,9 +195,9 @@ func survey(nodes ...*latex.Node) variables {
 		case latex.Func:
 			switch n.Name {
 			case "gcd", "lcm":
-				discrete, s.stepped = true, true
+				discrete, s.hasSteps = true, true
 			case "max", "min":
-				s.stepped = true
+				s.hasSteps = true
 			}
 		case latex.Opaque, latex.Mod:
 			// Compared as a formula; its variables stay inside.
@@ -287,7 +287,7 @@ func (c *Checker) withoutSteps(a, b *latex.Node) (x, y *latex.Node, ok bool) {
 		if c.isTame(n, false, false) {
 			return n
 		}
-		f := formula{c: c, in: fieldFor(7), seed: 7, mult: mult}
+		f := formula{c: c, field: fieldFor(7), seed: 7, factors: mult}
 		name := "step " + strconv.FormatUint(f.value(n), 36)
 		seen[name] = true
 		return &latex.Node{Op: latex.Sym, Name: name}
@@ -367,7 +367,7 @@ func (s *variables) fractions() []*point {
 // must be natural numbers, the others are fractions half of the time.
 func (s *variables) naturals() []*point {
 	rounds := 12
-	if s.stepped || len(s.integer) > 0 {
+	if s.hasSteps || len(s.integer) > 0 {
 		rounds = 36
 	}
 	seed := pairSeed(s.nodes...)
@@ -383,7 +383,7 @@ func (s *variables) naturals() []*point {
 			return big.NewRat(1+int64(mix(seed^uint64(round*131+i))%uint64(8+round/2)), 1)
 		})))
 	}
-	if s.stepped {
+	if s.hasSteps {
 		out = append(out, s.at(func(int) *big.Rat { return new(big.Rat) }))
 	}
 	return append(out, s.at(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) }))
@@ -433,15 +433,15 @@ func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutco
 // evaluate compares a and b at one point and precision.
 func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) pointOutcome {
 	ctx := &ball.Context{Prec: prec, Budget: &c.budget}
-	e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
+	e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.hasI}
 	x, errX := e.try(a)
-	leftX := e.left
-	e.left = false
+	leftX := e.leftReals
+	e.leftReals = false
 	y, errY := e.try(b)
 	if undefined := func(err error, left bool) bool {
 		return err == ball.ErrUndefined || err == errUndefined || err == nil && left
-	}; at != nil && !s.complex && undefined(errX, leftX) != undefined(errY, e.left) && (errX == nil || errY == nil) {
-		if s.bars {
+	}; at != nil && !s.hasI && undefined(errX, leftX) != undefined(errY, e.leftReals) && (errX == nil || errY == nil) {
+		if s.hasBars {
 			return pointDifferent
 		}
 		return pointLone
@@ -459,7 +459,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 			return pointUndecided
 		}
 	}
-	if at != nil && !s.complex && (leftX || e.left) {
+	if at != nil && !s.hasI && (leftX || e.leftReals) {
 		return pointUndefined
 	}
 	for _, pair := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {

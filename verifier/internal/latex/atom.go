@@ -63,11 +63,11 @@ func (p *parser) argument() *Node {
 		first, rest := t.num.text[:1], t.num.text[1:]
 		v, _ := new(big.Rat).SetString(rest)
 		t.num = &numeral{value: v, digits: len(strings.TrimLeft(rest, "0")), places: -1, short: true, text: rest}
-		t.space = false
+		t.spaceBefore = false
 		n := integer(int64(first[0] - '0'))
 		return n
 	case word:
-		if t.plain || t.roman {
+		if t.inText || t.inRoman {
 			return p.word()
 		}
 		return p.letter()
@@ -209,11 +209,11 @@ func (p *parser) elements() *Node {
 	for {
 		for p.separator() != "" {
 		}
-		if p.closing() || p.cur().is("|") || p.cur().is(":") {
+		if p.atListEnd() || p.cur().is("|") || p.cur().is(":") {
 			break
 		}
 		items = append(items, p.statement())
-		if p.closing() || p.cur().is("|") || p.cur().is(":") {
+		if p.atListEnd() || p.cur().is("|") || p.cur().is(":") {
 			break
 		}
 		p.failIf(p.separator() == "")
@@ -259,7 +259,7 @@ func (p *parser) letter() *Node {
 	}
 	name := t.text
 	if len(name) > 1 && name[0] < 0x80 {
-		t.text, t.cut, t.space = name[1:], true, false
+		t.text, t.isRest, t.spaceBefore = name[1:], true, false
 		name = name[:1]
 	} else {
 		p.advance()
@@ -282,7 +282,7 @@ const applied = "fghFGH"
 func (p *parser) word() *Node {
 	t := p.cur()
 	w := t.text
-	if !t.cut {
+	if !t.isRest {
 		if n := p.namedWord(w); n != nil {
 			return n
 		}
@@ -291,8 +291,8 @@ func (p *parser) word() *Node {
 	case w == "m" && p.at(1).cmd("angle"): // the measure of an angle
 		p.advance()
 		return p.command()
-	case len(w) == 1 && t.plain:
-		if next := p.at(1); next.kind == word && !connective(next) && next.plain {
+	case len(w) == 1 && t.inText:
+		if next := p.at(1); next.kind == word && !connective(next) && next.inText {
 			return p.text()
 		}
 		if before := p.before(); w == "i" && (before.kind == number || before.is("+") || before.is("-")) {
@@ -300,7 +300,7 @@ func (p *parser) word() *Node {
 		}
 		p.advance()
 		return &Node{Op: Sym, Name: w, Words: true}
-	case !t.cut && (t.plain || t.roman && len(w) > 1 || !looksLikeLetters(w, p.at(1)) || p.prose()):
+	case !t.isRest && (t.inText || t.inRoman && len(w) > 1 || !looksLikeLetters(w, p.at(1)) || p.proseAhead()):
 		return p.text()
 	}
 	n := p.letter()
@@ -310,7 +310,7 @@ func (p *parser) word() *Node {
 		}
 	}
 	if n.Op == Sym && strings.Contains(applied, n.Name) {
-		if p.at(0).is("^") && p.at(1).is("{") && p.at(2).is("-") && p.at(3).kind == number && p.at(3).num.text == "1" && p.at(4).is("}") && p.at(5).is("(") { // ^{-1}(
+		if p.inverseAhead() && p.at(5).is("(") { // f^{-1}(x)
 			p.pos += 5
 			return p.application(n.Name + "^-1")
 		}
@@ -325,6 +325,12 @@ func (p *parser) word() *Node {
 	return n
 }
 
+// inverseAhead reports whether ^{-1} is next.
+func (p *parser) inverseAhead() bool {
+	one := p.at(3)
+	return p.at(0).is("^") && p.at(1).is("{") && p.at(2).is("-") && one.kind == number && one.num.text == "1" && p.at(4).is("}")
+}
+
 // event parses the brackets of a probability with an event, P(A \mid B), as a name; nil
 // if they hold an expression.
 func (p *parser) event() *Node {
@@ -335,7 +341,7 @@ func (p *parser) event() *Node {
 			depth++
 		case t.is(")"), t.is("]"):
 			depth--
-		case t.kind == word && t.plain, t.kind == sign && (isRelation(t.text) || t.text == "|" || t.text == "cap" || t.text == "cup" || t.text == ":"):
+		case t.kind == word && t.inText, t.kind == sign && (isRelation(t.text) || t.text == "|" || t.text == "cap" || t.text == "cup" || t.text == ":"):
 			described = true
 		}
 		if depth > 0 {
@@ -357,11 +363,11 @@ func (p *parser) namedAhead() bool {
 	return (t.kind == number || t.kind == word && len(t.text) == 1) && p.at(2).is(")") && p.at(3).is("=")
 }
 
-// prose reports whether the word at the position begins a phrase of ordinary
+// proseAhead reports whether the word at the position begins a phrase of ordinary
 // words, "no real solutions", though it stands in mathematics.
-func (p *parser) prose() bool {
+func (p *parser) proseAhead() bool {
 	t, next := p.cur(), p.at(1)
-	if len(t.text) < 2 || next.kind != word || !next.space || len(next.text) < 4 || connective(next) {
+	if len(t.text) < 2 || next.kind != word || !next.spaceBefore || len(next.text) < 4 || connective(next) {
 		return false
 	}
 	_, fn := functions[next.text]
@@ -423,7 +429,7 @@ func looksLikeLetters(w string, next *token) bool {
 	if upper {
 		return true
 	}
-	return len(w) <= 6 && !next.space && (next.is("^") || next.is("_") || next.is("("))
+	return len(w) <= 6 && !next.spaceBefore && (next.is("^") || next.is("_") || next.is("("))
 }
 
 // namedWord parses a function, a constant or a numeral that is spelled out; nil if w is none of these.
@@ -457,7 +463,7 @@ func (p *parser) namedWord(w string) *Node {
 			return &Node{Op: op, Args: []*Node{p.bracketed()}}
 		}
 	}
-	if len(w) > 1 && !t.plain {
+	if len(w) > 1 && !t.inText {
 		if g, ok := greek[w]; ok && w != "square" && w != "triangle" && w != "angle" && w != "star" && w != "diamond" && w != "partial" {
 			p.advance()
 			return &Node{Op: Sym, Name: g}
@@ -465,7 +471,7 @@ func (p *parser) namedWord(w string) *Node {
 		// sinx, lnx
 		for _, f := range [...]string{"sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "sqrt", "exp"} {
 			if rest, ok := strings.CutPrefix(w, f); ok && len(rest) == 1 {
-				t.text, t.cut, t.space = rest, true, false
+				t.text, t.isRest, t.spaceBefore = rest, true, false
 				if f == "sqrt" {
 					return &Node{Op: Root, Args: []*Node{p.rootArgument(), integer(2)}}
 				}
@@ -473,7 +479,7 @@ func (p *parser) namedWord(w string) *Node {
 			}
 		}
 	}
-	if len(w) > 1 && (len(w) > 3 || t.plain || numberWords[strings.ToLower(w)] != 0) {
+	if len(w) > 1 && (len(w) > 3 || t.inText || numberWords[strings.ToLower(w)] != 0) {
 		return p.spelledNumber()
 	}
 	return nil
@@ -507,7 +513,7 @@ func (p *parser) function(name string) *Node {
 			break
 		}
 	}
-	if p.closing() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\max}, \min = 12
+	if p.atListEnd() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\max}, \min = 12
 		return &Node{Op: Sym, Name: name, Words: true}
 	}
 	if manyArguments[name] {
@@ -525,7 +531,8 @@ func (p *parser) function(name string) *Node {
 		return &Node{Op: Func, Name: name, Args: arg.Args}
 	}
 	arg := p.functionArgument()
-	if inverse := "a" + name; power != nil && power.Op == Neg && power.Args[0].Op == Num && power.Args[0].Rat.Cmp(big.NewRat(1, 1)) == 0 && inverses[inverse] {
+	minusOne := power != nil && power.Op == Neg && power.Args[0].Op == Num && power.Args[0].Rat.Cmp(big.NewRat(1, 1)) == 0
+	if inverse := "a" + name; minusOne && inverses[inverse] {
 		return &Node{Op: Func, Name: inverse, Args: []*Node{arg}}
 	}
 	n := &Node{Op: Func, Name: name, Args: []*Node{arg}}
@@ -550,7 +557,7 @@ func (p *parser) function(name string) *Node {
 // argument follows the numeral (log_10 100).
 func (p *parser) logBase() *Node {
 	if p.cur().kind == number {
-		if next := p.at(1); next.space && next.kind != sign && next.kind != end || next.is("(") || next.is("{") {
+		if next := p.at(1); next.spaceBefore && next.kind != sign && next.kind != end || next.is("(") || next.is("{") {
 			return p.numeral()
 		}
 	}
@@ -586,7 +593,7 @@ func (p *parser) functionArgument() *Node {
 			if !p.startsFactor() || t.kind == sign && !t.is("(") && !t.is("{") || p.startsFunction() {
 				break
 			}
-			if t.kind == word && (t.plain || t.roman) {
+			if t.kind == word && (t.inText || t.inRoman) {
 				break
 			}
 			if t.is("(") && !constant || t.kind == number && isNumeral(factors[len(factors)-1]) {

@@ -307,7 +307,7 @@ func (p *parser) scriptArgument() *Node {
 // limits parses an integral or a limit; its parts are compared as written.
 func (p *parser) limits(name string) *Node {
 	low, high := p.bounds()
-	if p.closing() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\sup}
+	if p.atListEnd() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\sup}
 		return &Node{Op: Sym, Name: name, Words: true}
 	}
 	return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), low, high}}
@@ -331,7 +331,7 @@ func (p *parser) money(name string) *Node {
 	}
 	start := p.pos
 	amount := p.postfix(p.atom())
-	if p.literal(start) && p.mixed() {
+	if p.isIntegerSince(start) && p.mixedAhead() {
 		amount = addition([]*Node{amount, p.atom()})
 	}
 	return &Node{Op: Mul, Args: []*Node{amount, unit}}

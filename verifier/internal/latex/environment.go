@@ -10,7 +10,7 @@ func (p *parser) environment() *Node {
 	switch name {
 	case "matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array", "vmatrix", "Vmatrix", "tabular":
 		if name == "array" || name == "tabular" {
-			p.columns()
+			p.skipColumns()
 		}
 		n = p.cells()
 		if name == "vmatrix" {
@@ -46,8 +46,8 @@ func (p *parser) environmentName() string {
 	return name
 }
 
-// columns passes the column specification of an array.
-func (p *parser) columns() {
+// skipColumns passes the column specification of an array.
+func (p *parser) skipColumns() {
 	if !p.accept("{") {
 		return
 	}

@@ -23,7 +23,7 @@ func (p *parser) sum() *Node {
 			break // a difference of sets
 		}
 		p.advance()
-		p.failIf(p.closing() || p.cur().is(","))
+		p.failIf(p.atListEnd() || p.cur().is(","))
 		right := p.term("")
 		switch op {
 		case "+":
@@ -98,7 +98,7 @@ func (p *parser) product() *Node {
 	defer p.enter()()
 	start := p.pos
 	spelled := ""
-	if t := p.cur(); t.kind == word && !t.plain && len(t.text) > 1 {
+	if t := p.cur(); t.kind == word && !t.inText && len(t.text) > 1 {
 		spelled = t.text
 	}
 	if t := p.cur(); t.kind == word && p.at(1).kind == number && currencies[t.text] {
@@ -111,7 +111,7 @@ func (p *parser) product() *Node {
 		p.advance() // US$5
 	}
 	factors := []*Node{p.factor()}
-	after := p.literal(start) // the last factor is an integer as written
+	after := p.isIntegerSince(start) // the last factor is an integer as written
 	for {
 		literal := after
 		after = false
@@ -120,7 +120,7 @@ func (p *parser) product() *Node {
 		case t.is("*"):
 			cross := t.sharp
 			p.advance()
-			p.failIf(p.closing())
+			p.failIf(p.atListEnd())
 			if last := len(factors) - 1; isVector(factors[last]) {
 				right := p.factor()
 				if isVector(right) || factors[last].Name == "nabla" {
@@ -139,7 +139,7 @@ func (p *parser) product() *Node {
 		case t.is("/"):
 			p.advance()
 			if units := p.unitsAfterSign(); units != nil {
-				factors = append(factors, &Node{Op: Pow, Args: []*Node{units, integer(-1)}})
+				factors = append(factors, inverted(units))
 				continue
 			}
 			denominator := p.factor()
@@ -153,10 +153,10 @@ func (p *parser) product() *Node {
 			}
 			factors = []*Node{quotient}
 			continue
-		case p.outOf():
+		case p.skipOutOf():
 			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.factor()}}}
 			continue
-		case literal && p.mixed():
+		case literal && p.mixedAhead():
 			part := p.atom()
 			if part.Is(Num) && p.accept("/") { // 1 1/10 in plain text
 				part = &Node{Op: Div, Args: []*Node{part, p.atom()}}
@@ -168,7 +168,7 @@ func (p *parser) product() *Node {
 			p.at(1).kind == word && p.at(1).text == "mod":
 			return p.mod(multiplication(factors))
 		}
-		if k := p.at(1); literal && t.kind == word && (t.text == "P" || t.text == "C") && !t.space && k.kind == number && k.num.short && !k.space {
+		if k := p.at(1); literal && t.kind == word && (t.text == "P" || t.text == "C") && !t.spaceBefore && k.kind == number && k.num.short && !k.spaceBefore {
 			p.advance() // 10P3
 			return p.chosenOf(t.text, factors[len(factors)-1], p.numeral())
 		}
@@ -178,8 +178,8 @@ func (p *parser) product() *Node {
 			factors, after = append(factors, p.factor()), literal
 			continue
 		}
-		if p.daytime() != "" && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) ||
-			p.domainAhead() || p.roundedAhead() || p.copula() || p.afterthought() {
+		if p.daytimeAhead() != "" && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) ||
+			p.domainAhead() || p.roundedAhead() || p.copulaAhead() || p.afterthoughtAhead() {
 			break
 		}
 		if n, ok := p.suffix(factors); ok {
@@ -192,7 +192,7 @@ func (p *parser) product() *Node {
 		p.failIf(p.cur().kind == number && isNumeral(factors[len(factors)-1])) // two numbers side by side
 		before := p.pos
 		factors = append(factors, p.factor())
-		after = p.literal(before)
+		after = p.isIntegerSince(before)
 	}
 	return p.spelledProduct(multiplication(factors), start, spelled)
 }
@@ -257,12 +257,12 @@ func (p *parser) spelledProduct(n *Node, start int, spelled string) *Node {
 	return n
 }
 
-// outOf passes the words of 1 in 6 or 3 out of 4.
-func (p *parser) outOf() bool {
+// skipOutOf passes the words of 1 in 6 or 3 out of 4.
+func (p *parser) skipOutOf() bool {
 	n := 0
-	if p.phrase([]string{"in"}) {
+	if p.phraseAhead([]string{"in"}) {
 		n = 1
-	} else if p.phrase([]string{"out", "of"}) {
+	} else if p.phraseAhead([]string{"out", "of"}) {
 		n = 2
 	}
 	if n == 0 || p.at(n).kind != number || p.before().kind != number {
@@ -272,8 +272,8 @@ func (p *parser) outOf() bool {
 	return true
 }
 
-// literal reports whether the tokens since from are one integer as written.
-func (p *parser) literal(from int) bool {
+// isIntegerSince reports whether the tokens since from are one integer as written.
+func (p *parser) isIntegerSince(from int) bool {
 	return p.pos == from+1 && p.tokens[from].kind == number && p.tokens[from].num.short
 }
 
@@ -284,9 +284,9 @@ func isNumeral(n *Node) bool {
 // integer is a numeral made by the parser.
 func integer(n int64) *Node { return &Node{Op: Num, Rat: big.NewRat(n, 1), Places: -1} }
 
-// mixed reports whether the text after an integer makes a mixed number of it: a proper
+// mixedAhead reports whether the text after an integer makes a mixed number of it: a proper
 // fraction of two integers as written.
-func (p *parser) mixed() bool {
+func (p *parser) mixedAhead() bool {
 	num, den := (*numeral)(nil), (*numeral)(nil)
 	switch t := p.cur(); {
 	case !rules.On("mixed numbers"):
@@ -294,7 +294,7 @@ func (p *parser) mixed() bool {
 	case t.kind == number && t.num.digits == 0 && t.num.places < 0 && !t.num.value.IsInt():
 		return true // 2½
 	case t.kind == number && t.num.short && p.at(1).is("/") && p.at(2).kind == number && p.at(2).num.short:
-		if !t.space {
+		if !t.spaceBefore {
 			return false
 		}
 		num, den = t.num, p.at(2).num
@@ -388,7 +388,7 @@ var trailingCommands = SetOf("right circ degree degrees textdegree not forall pm
 // connective reports whether a word separates statements.
 func connective(t *token) bool {
 	s := strings.ToLower(t.text)
-	return separatingWords[s] != "" || conditional[s] || t.plain && (s == "am" || s == "pm")
+	return separatingWords[s] != "" || conditional[s] || t.inText && (s == "am" || s == "pm")
 }
 
 // postfix parses the text after an atom: powers, subscripts, factorials, per cent and
@@ -402,11 +402,11 @@ func (p *parser) postfix(n *Node) *Node {
 		case t.cmd("circ") && rules.On("compositions") && n.Op == Sym && (p.at(1).kind == word || p.at(1).kind == command):
 			p.advance() // f \circ g
 			n = &Node{Op: Func, Name: "composition", Args: []*Node{n, p.postfix(p.atom())}}
-		case p.degreeSign():
+		case p.skipDegreeSign():
 			n = p.degrees(n)
 		case t.is("^"):
 			p.advance()
-			if p.ordinal() {
+			if p.skipOrdinal() {
 				continue
 			}
 			if prime := p.primes(); prime != "" {
@@ -422,7 +422,7 @@ func (p *parser) postfix(n *Node) *Node {
 		case t.is("!"):
 			p.advance()
 			op := Fact
-			if p.cur().is("!") && !p.cur().space {
+			if p.cur().is("!") && !p.cur().spaceBefore {
 				p.advance()
 				op = Fact2
 			}
@@ -438,7 +438,7 @@ func (p *parser) postfix(n *Node) *Node {
 			if n.Op == Sym && strings.Contains(applied, n.Name[:1]) && p.cur().is("(") {
 				n = p.application(n.Name)
 			}
-		case t.kind == word && !t.space && n.Op == Num && isOrdinal(t.text) && (t.plain || p.at(1).kind == end):
+		case t.kind == word && !t.spaceBefore && n.Op == Num && isOrdinal(t.text) && (t.inText || p.at(1).kind == end):
 			p.advance()
 		default:
 			return n
@@ -475,8 +475,8 @@ func withPrimes(n *Node, primes string) *Node {
 	return &Node{Op: Opaque, Name: primes, Args: []*Node{n}}
 }
 
-// ordinal passes the th of 5^{\text{th}}.
-func (p *parser) ordinal() bool {
+// skipOrdinal passes the th of 5^{\text{th}}.
+func (p *parser) skipOrdinal() bool {
 	i := 0
 	if p.at(0).is("{") && p.at(2).is("}") {
 		i = 1
@@ -512,8 +512,8 @@ func (p *parser) exponent() *Node {
 	return e
 }
 
-// degreeSign passes a degree sign in any spelling.
-func (p *parser) degreeSign() bool {
+// skipDegreeSign passes a degree sign in any spelling.
+func (p *parser) skipDegreeSign() bool {
 	isDegree := func(t *token) bool {
 		return t.cmd("circ") || t.cmd("degree") || t.cmd("degrees") || t.cmd("textdegree")
 	}

@@ -8,18 +8,18 @@ import "strings"
 var verbs = SetOf(`is are was were equals equal has have had gets get got needs need takes take costs cost makes make earns earn earned pays pay paid spent gave bought sold received needed spends spend sells sell saves save
 	gives give gave receives becomes become contains contain holds holding find obtain yields totals 是 为 等于 等於 的值为 的值是 为： です は`)
 
-// introduction skips words that say what follows: a sentence up to its verb, or a label up
+// skipIntroduction skips words that say what follows: a sentence up to its verb, or a label up
 // to its colon. Words that change a number are no introduction.
-func (p *parser) introduction() bool {
+func (p *parser) skipIntroduction() bool {
 	i, wordy := 0, false // wordy: it is a phrase rather than letters of a formula
 	for ; p.at(i).kind == word && i < 16; i++ {
 		t := p.at(i)
 		w := strings.ToLower(t.text)
-		wordy = wordy || t.plain && len(w) > 1 || len(w) > 3 || i > 0 && len(w) > 1 && verbs[w]
+		wordy = wordy || t.inText && len(w) > 1 || len(w) > 3 || i > 0 && len(w) > 1 && verbs[w]
 		if verbs[w] && !p.at(i+1).is(":") {
 			return i > 0 && wordy && p.skipTo(i+1)
 		}
-		altering := len(w) > 2 && (changes(w) || changes(singular(w))) && !abbreviations[w]
+		altering := len(w) > 2 && (changesNumber(w) || changesNumber(singular(w))) && !abbreviations[w]
 		if altering || prefixing[w] || i == 0 && begins[w] {
 			return false
 		}
@@ -29,7 +29,7 @@ func (p *parser) introduction() bool {
 		return true
 	}
 	definition := p.at(i + 1).is("=")
-	named := p.isFunction(p.at(0).text) && p.at(0).roman
+	named := p.isFunction(p.at(0).text) && p.at(0).inRoman
 	return i > 0 && wordy && p.at(i).is(":") && !definition && !named && p.skipTo(i+1)
 }
 
@@ -50,7 +50,7 @@ func (p *parser) isLabel(t *token) bool {
 
 // startsValue reports whether a formula may begin with t.
 func startsValue(t *token) bool {
-	return t.kind == number || t.kind == command || t.kind == word && !t.plain || t.kind == sign && !isRelation(t.text) &&
+	return t.kind == number || t.kind == command || t.kind == word && !t.inText || t.kind == sign && !isRelation(t.text) &&
 		t.text != "}" && t.text != ")" && t.text != "," && t.text != "."
 }
 
@@ -58,10 +58,10 @@ func startsValue(t *token) bool {
 var prefixing = SetOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub " +
 	"un non about nearing missing lacking save bar barring")
 
-// copula reports whether "is" or the like stands between a quantity and its number: x is 5.
-func (p *parser) copula() bool {
+// copulaAhead reports whether "is" or the like stands between a quantity and its number: x is 5.
+func (p *parser) copulaAhead() bool {
 	t, next := p.cur(), p.at(1)
-	apart := t.plain || t.space && next.space && p.before().kind != number
+	apart := t.inText || t.spaceBefore && next.spaceBefore && p.before().kind != number
 	if t.kind != word || !apart || p.pos == 0 {
 		return false
 	}
@@ -79,14 +79,14 @@ func (p *parser) copula() bool {
 var afterthoughts = [...][]string{{"is", "the"}, {"are", "the"}, {"in", "any", "order"}, {"in", "some", "order"},
 	{"in", "that", "order"}, {"only"}, {"respectively"}}
 
-// afterthought reports whether a remark that does not matter follows, and nothing else that
+// afterthoughtAhead reports whether a remark that does not matter follows, and nothing else that
 // matters.
-func (p *parser) afterthought() bool {
+func (p *parser) afterthoughtAhead() bool {
 	if p.cur().kind != word {
 		return false
 	}
 	for _, phrase := range afterthoughts {
-		if !p.phrase(phrase) {
+		if !p.phraseAhead(phrase) {
 			continue
 		}
 		for i := len(phrase); ; i++ {
@@ -94,7 +94,7 @@ func (p *parser) afterthought() bool {
 			if t.kind == end || t.is(".") && p.at(i+1).kind == end {
 				return true
 			}
-			if t.kind != word || changes(singular(strings.ToLower(t.text))) || i > 8 {
+			if t.kind != word || changesNumber(singular(strings.ToLower(t.text))) || i > 8 {
 				return false
 			}
 		}

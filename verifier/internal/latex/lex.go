@@ -125,7 +125,7 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 
 func (l *lexer) emit(t token) {
-	t.space = t.space || l.space
+	t.spaceBefore = t.spaceBefore || l.space
 	l.space = false
 	l.tokens = append(l.tokens, t)
 }
@@ -154,8 +154,8 @@ func (l *lexer) peek(n int) byte {
 	return 0
 }
 
-// past returns the place after the bytes from i on for which in holds.
-func (l *lexer) past(i int, in func(byte) bool) int {
+// skipWhile returns the place after the bytes from i on for which in holds.
+func (l *lexer) skipWhile(i int, in func(byte) bool) int {
 	from := i
 	for i < len(l.src) && in(l.src[i]) {
 		i++
@@ -264,7 +264,7 @@ func (l *lexer) letters(plain, roman bool) {
 	if m := meridiem.FindStringSubmatch(l.src[start:min(start+8, len(l.src))]); m != nil && (start == 0 || !isLetter(l.src[start-1])) {
 		half := strings.ToLower(l.src[start:start+1]) + "m"
 		l.pos += len(m[1] + m[2])
-		l.emit(token{kind: word, text: half, plain: true, at: start})
+		l.emit(token{kind: word, text: half, inText: true, at: start})
 		return
 	}
 	if m := initials.FindString(l.src[start:min(start+10, len(l.src))]); m != "" && unitOf(strings.ReplaceAll(m, ".", "")) != "" {
@@ -299,13 +299,13 @@ func (l *lexer) letter(start int, plain bool) int {
 // word emits a run of letters, split where a connective was run into a name ("1orW").
 func (l *lexer) word(text string, plain, roman bool, at int) {
 	if rest := strings.TrimPrefix(text, "or"); len(rest) == 1 && rest < "a" && len(text) == 3 && at > 0 && isDigit(l.src[at-1]) {
-		l.emit(token{kind: word, text: "or", plain: true, at: at})
+		l.emit(token{kind: word, text: "or", inText: true, at: at})
 		text = rest
 	}
 	// So many letters are no product of variables; as one, each letter would cost the
 	// length of the rest.
 	plain = plain || len(text) > maxLetters
-	l.emit(token{kind: word, text: text, plain: plain, roman: roman, at: at})
+	l.emit(token{kind: word, text: text, inText: plain, inRoman: roman, at: at})
 }
 
 // initials matches an abbreviation with a point after each letter, m.p.h.
@@ -329,7 +329,7 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 		}
 	}
 	if isLetter(c) {
-		i := l.past(l.pos+1, isLetter)
+		i := l.skipWhile(l.pos+1, isLetter)
 		name := l.src[l.pos+1 : i]
 		if !known(name) {
 			name = knownPrefix(name)
@@ -387,7 +387,7 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 	arguments, isDropped := dropped[name]
 	switch {
 	case texts[name] || romans[name]:
-		return l.words(name, plain, roman)
+		return l.enterText(name, plain, roman)
 	case name == "left" || name == "right":
 		l.delimiter(name == "left")
 	case name == "quad" || name == "qquad":
@@ -400,26 +400,26 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 	case name == "lbrace", name == "rbrace":
 		l.sign(op)
 	case name == "AA":
-		l.emit(token{kind: word, text: "Å", plain: true, at: at})
+		l.emit(token{kind: word, text: "Å", inText: true, at: at})
 	case isDropped:
 		for range arguments {
 			l.skipGroup()
 		}
 		l.space = true
 	case op == "or" || op == "and":
-		l.emit(token{kind: word, text: op, plain: true, at: at, sharp: true})
+		l.emit(token{kind: word, text: op, inText: true, at: at, sharp: true})
 	case op != "" || relations[name] != "" || arrows[name] != "":
 		l.emit(token{kind: sign, text: cmp.Or(op, relations[name], arrows[name]), at: at, sharp: name == "times"})
 	default:
-		l.emit(token{kind: command, text: name, plain: plain, at: at})
+		l.emit(token{kind: command, text: name, inText: plain, at: at})
 	}
 	return plain, roman
 }
 
-// words enters the argument of \text, \mathrm and the like. The braces leave no
+// enterText enters the argument of \text, \mathrm and the like. The braces leave no
 // tokens unless they hold a sub- or superscript or an argument together.
-func (l *lexer) words(name string, plain, roman bool) (bool, bool) {
-	i := l.past(l.pos, func(c byte) bool { return c == ' ' || c == '\n' })
+func (l *lexer) enterText(name string, plain, roman bool) (bool, bool) {
+	i := l.skipWhile(l.pos, func(c byte) bool { return c == ' ' || c == '\n' })
 	if i >= len(l.src) || l.src[i] != '{' {
 		return plain, roman // \mathrm x: the style of one letter does not matter
 	}
@@ -479,7 +479,7 @@ var delimiters = [...]struct{ text, left, right string }{
 
 // skipGroup passes one braced argument.
 func (l *lexer) skipGroup() {
-	i := l.past(l.pos, func(c byte) bool { return c == ' ' })
+	i := l.skipWhile(l.pos, func(c byte) bool { return c == ' ' })
 	if i >= len(l.src) || l.src[i] != '{' {
 		return
 	}

@@ -14,17 +14,17 @@ func Droppable(noun string) bool {
 		!harmlessAdverbs[words[0]] || strings.HasPrefix(noun, "in ") && !inside[words[1]] {
 		return false
 	}
-	return !slices.ContainsFunc(words, changes) && (len(words) > 1 || !isParticiple(words[0]) && !multiple[words[0]])
+	return !slices.ContainsFunc(words, changesNumber) && (len(words) > 1 || !isParticiple(words[0]) && !multiple[words[0]])
 }
 
 // Changes reports whether words behind a measure change it: 5 dollars short.
 func Changes(noun string) bool {
 	words := strings.Fields(noun)
-	return slices.ContainsFunc(words, changes) || len(words) == 1 && begins[words[0]] && words[0] != "up" && words[0] != "down"
+	return slices.ContainsFunc(words, changesNumber) || len(words) == 1 && begins[words[0]] && words[0] != "up" && words[0] != "down"
 }
 
-// changes reports whether a word of a phrase beside a number changes the meaning of the number.
-func changes(w string) bool {
+// changesNumber reports whether a word of a phrase beside a number changes the meaning of the number.
+func changesNumber(w string) bool {
 	if _, ok := multiplier(w); ok || isShare(w) || changing[w] || numberWords[w] > 1 {
 		return true
 	}

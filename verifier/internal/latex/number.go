@@ -76,7 +76,7 @@ func (l *lexer) number(plain bool) {
 	if l.peek(0) == '.' && (l.peek(1) == '/' || l.peek(1) == '*') {
 		l.pos++ // 1./3
 	}
-	l.emit(token{kind: number, num: &n, plain: plain, at: start})
+	l.emit(token{kind: number, num: &n, inText: plain, at: start})
 }
 
 // joinDigits makes one numeral of integers that are set side by side without a space,
@@ -85,14 +85,14 @@ func (l *lexer) joinDigits() {
 	// size is how many tokens an integer at i takes, with its braces; 0 if there is none.
 	size := func(i int, first bool) int {
 		t := l.tokens[i]
-		if t.space && !first {
+		if t.spaceBefore && !first {
 			return 0
 		}
 		switch {
 		case t.kind == number && t.num.short:
 			return 1
 		case t.is("{") && i+2 < len(l.tokens) && l.tokens[i+1].kind == number && l.tokens[i+1].num.short &&
-			l.tokens[i+2].is("}") && !l.tokens[i+1].space && !l.tokens[i+2].space:
+			l.tokens[i+2].is("}") && !l.tokens[i+1].spaceBefore && !l.tokens[i+2].spaceBefore:
 			return 3
 		}
 		return 0
@@ -258,7 +258,7 @@ func (l *lexer) decimalPoint() bool {
 
 // braceComma reports whether another {,} follows the digits at i, as in a list.
 func (l *lexer) braceComma(i int) bool {
-	return strings.HasPrefix(l.src[l.past(i, isDigit):], "{,}")
+	return strings.HasPrefix(l.src[l.skipWhile(i, isDigit):], "{,}")
 }
 
 // repetend reads repeating decimals: \overline{3}, \dot{3}, (3) or dots after digits that

@@ -103,13 +103,14 @@ func partStatements(tokens []token) []token {
 	for i, t := range tokens {
 		switch {
 		case t.kind == quad:
-			if n := len(out); related && depth == 0 && n > 0 && !out[n-1].is(",") && i+2 < len(tokens) && tokens[i+1].kind == word && isRelation(tokens[i+2].text) {
+			relationAhead := i+2 < len(tokens) && tokens[i+1].kind == word && isRelation(tokens[i+2].text)
+			if n := len(out); related && relationAhead && depth == 0 && n > 0 && !out[n-1].is(",") {
 				out = append(out, token{kind: sign, text: ";", at: t.at})
 				related = false
 			}
 			continue
-		case t.kind == word && t.plain && joints[strings.ToLower(t.text)] != "" && i > 0 &&
-			!(tokens[i-1].kind == word && tokens[i-1].plain) && i+1 < len(tokens) && !(tokens[i+1].kind == word && tokens[i+1].plain) && tokens[i+1].kind != end:
+		case t.kind == word && t.inText && joints[strings.ToLower(t.text)] != "" && i > 0 &&
+			!(tokens[i-1].kind == word && tokens[i-1].inText) && i+1 < len(tokens) && !(tokens[i+1].kind == word && tokens[i+1].inText) && tokens[i+1].kind != end:
 			t.text = joints[strings.ToLower(t.text)] // 1\text{ et }2
 			related = false
 		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
@@ -207,11 +208,11 @@ func (p *parser) statements() *Node {
 				joint = j
 			}
 		}
-		if p.closing() {
+		if p.atListEnd() {
 			break
 		}
 		if w := strings.ToLower(p.cur().text); len(items) > 0 && p.cur().kind == word && conditional[w] && w != "if" && w != "when" {
-			p.trailing() // f(x) = cx, where c is a constant
+			p.skipEnding() // f(x) = cx, where c is a constant
 			continue
 		}
 		items = append(items, p.statement())
@@ -220,8 +221,8 @@ func (p *parser) statements() *Node {
 			items = append(items, p.statement())
 			p.accept(")")
 		}
-		p.trailing()
-		if p.closing() {
+		p.skipEnding()
+		if p.atListEnd() {
 			break
 		}
 		sharp := p.cur().sharp
@@ -277,8 +278,8 @@ func connected(items []*Node, signs []string) *Node {
 	return join("or", all)
 }
 
-// closing reports whether the current token ends a list.
-func (p *parser) closing() bool {
+// atListEnd reports whether the current token ends a list.
+func (p *parser) atListEnd() bool {
 	switch t := p.cur(); {
 	case t.kind == end || t.kind == command && closingCommands[t.text]:
 		return true
@@ -316,9 +317,9 @@ func (p *parser) separator() (joint string) {
 	return joint
 }
 
-// trailing skips the end of a statement: a full stop, and a condition in words ("for all
+// skipEnding skips the end of a statement: a full stop, and a condition in words ("for all
 // x", "where c is constant"), which is not compared.
-func (p *parser) trailing() {
+func (p *parser) skipEnding() {
 	for p.cur().is(".") || p.cur().is("!") || p.cur().is("?") {
 		if n := p.at(1); n.kind != end && n.kind != newline && !n.is("}") && !n.is(",") && n.kind != word && !n.cmd("end") {
 			return
@@ -329,17 +330,17 @@ func (p *parser) trailing() {
 		return
 	}
 	t := p.cur()
-	if p.domainAhead() || t.cmd("forall") || p.afterthought() {
+	if p.domainAhead() || t.cmd("forall") || p.afterthoughtAhead() {
 		p.pos = len(p.tokens) - 1
 		return
 	}
 	if w := strings.ToLower(t.text); t.kind == word && conditional[w] {
 		depth, stated, changed := 0, false, false
-		for p.advance(); p.cur().kind != end && (depth > 0 || !p.closing()); p.advance() {
+		for p.advance(); p.cur().kind != end && (depth > 0 || !p.atListEnd()); p.advance() {
 			t := p.cur()
 			stated = stated || t.kind == number && w != "with" || t.kind == command || t.kind == sign && isRelation(t.text) ||
-				t.kind == word && !t.plain && len(t.text) == 1
-			changed = changed || t.kind == word && len(t.text) > 1 && t.text != "is" && t.text != "are" && changes(strings.ToLower(t.text))
+				t.kind == word && !t.inText && len(t.text) == 1
+			changed = changed || t.kind == word && len(t.text) > 1 && t.text != "is" && t.text != "are" && changesNumber(strings.ToLower(t.text))
 			switch {
 			case t.is("{"), t.is("("), t.is("["), t.is("{:"):
 				depth++
@@ -348,7 +349,7 @@ func (p *parser) trailing() {
 			}
 			// "4 if n is even, 5 otherwise" is two answers.
 			also := strings.ToLower(p.cur().text)
-			p.failIf(p.cur().kind == word && (also == w && w != "with" || alternatives[also] || w == "with" && len(also) > 1 && changes(also)))
+			p.failIf(p.cur().kind == word && (also == w && w != "with" || alternatives[also] || w == "with" && len(also) > 1 && changesNumber(also)))
 		}
 		p.failIf(!stated && (changed || w == "with" || w == "if")) // yes if nope, even if odd, 5 with the sign changed, 5 with 3 left over
 	}
@@ -360,25 +361,26 @@ var alternatives = SetOf("otherwise else elsewhere")
 // conditional are words that begin a condition after a statement.
 var conditional = SetOf("for where when with if such since because")
 
-// leftOut skips = or ≈ before a statement without a left side, and reports whether it was
+// skipRelation skips = or ≈ before a statement without a left side, and reports whether it was
 // ≈. Other relations need a left side.
-func (p *parser) leftOut() bool {
+func (p *parser) skipRelation() bool {
 	rel, ok := p.relation()
 	p.failIf(ok && rel != "=" && rel != "~" && rel != "sim")
 	return ok && rel != "="
 }
 
-// statement parses a relation, a chain of them, or a bare expression.
+// statement parses a relation, a chain of them, or a bare expression. about says that the
+// next value is rounded.
 func (p *parser) statement() *Node {
 	defer p.enter()()
-	about := p.fillers()
+	about := p.skipFillers()
 	for p.accept("=>") || p.accept("&") {
 	}
 	var args []*Node
 	var ops []string
-	about = p.leftOut() || about
+	about = p.skipRelation() || about
 	for {
-		about = p.fillers() || about
+		about = p.skipFillers() || about
 		args = append(args, rounded(p.sets(), about))
 		for p.cur().is("&") && isRelation(p.at(1).text) {
 			p.advance()
@@ -387,11 +389,11 @@ func (p *parser) statement() *Node {
 		if p.cur().is("=>") || p.cur().is("<=>") || p.cur().is("<==") {
 			// The conclusion follows, unless it is of a number: 5 => 7.
 			p.advance()
-			if len(ops) == 0 && isProposition(args[0]) && !p.closing() {
+			if len(ops) == 0 && isProposition(args[0]) && !p.atListEnd() {
 				return implication(arrow, args[0], p.statement())
 			}
 			p.failIf(arrow == "<==")
-			if p.closing() {
+			if p.atListEnd() {
 				break
 			}
 			p.failIf(len(ops) == 0 && args[0].Op.Scalar() && isConstant(args[0]))
@@ -403,15 +405,15 @@ func (p *parser) statement() *Node {
 		for p.cur().is("&") && isRelation(p.at(1).text) {
 			p.advance()
 		}
-		if about := p.roundedBehind(); about != nil {
-			args, ops = append(args, about), append(ops, "~")
+		if value := p.roundedBehind(); value != nil {
+			args, ops = append(args, value), append(ops, "~")
 		}
 		rel, ok := p.relation()
 		if !ok {
 			break
 		}
 		p.accept("&")
-		if p.closing() && rel == "=" {
+		if p.atListEnd() && rel == "=" {
 			break // x = : the other side is missing
 		}
 		ops, about = append(ops, rel), rel == "~"
@@ -453,7 +455,7 @@ func (p *parser) roundedBehind() *Node {
 		return nil
 	}
 	p.advance()
-	p.fillers()
+	p.skipFillers()
 	n := rounded(p.sets(), true)
 	p.expect(")")
 	return n
@@ -488,9 +490,9 @@ func (p *parser) relation() (string, bool) {
 		p.pos += 2
 		return negated, true
 	}
-	if p.copula() {
+	if p.copulaAhead() {
 		p.advance()
-		if p.phrase([]string{"equal", "to"}) {
+		if p.phraseAhead([]string{"equal", "to"}) {
 			p.pos += 2
 		}
 		return "=", true
@@ -562,7 +564,7 @@ func isSet(n *Node) bool {
 func (p *parser) ratio() *Node {
 	first := p.sum()
 	hours := first.Is(Num) && first.Places < 0 && p.pos > 0 && p.tokens[p.pos-1].kind == number
-	if half := p.daytime(); hours && half != "" {
+	if half := p.daytimeAhead(); hours && half != "" {
 		if clock := clockOf([]*Node{first}, half); clock != nil {
 			p.advance()
 			return clock
@@ -579,14 +581,14 @@ func (p *parser) ratio() *Node {
 	clock := true
 	for p.cur().is(":") && !p.at(1).is("=") {
 		p.advance()
-		if p.closing() {
+		if p.atListEnd() {
 			return first // "Answer:"
 		}
 		t := p.cur()
 		clock = clock && t.kind == number && len(t.num.text) == 2
 		args = append(args, p.sum())
 	}
-	half := p.daytime()
+	half := p.daytimeAhead()
 	if half != "" {
 		p.advance()
 	}
@@ -601,8 +603,8 @@ func (p *parser) ratio() *Node {
 	return ratio
 }
 
-// daytime is the half of the day that the word after a time names.
-func (p *parser) daytime() string {
+// daytimeAhead is the half of the day that the word after a time names.
+func (p *parser) daytimeAhead() string {
 	if t := p.cur(); t.kind == word && (t.text == "am" || t.text == "pm") {
 		return t.text
 	}

@@ -17,15 +17,15 @@ const (
 
 // A token is one lexical element.
 type token struct {
-	kind  kind
-	text  string
-	num   *numeral
-	space bool // white space precedes it
-	plain bool // it is inside \text{}: words are words
-	roman bool // it is inside \mathrm{} or the like
-	at    int  // byte offset in the source
-	cut   bool // the rest of a word whose first letters were used
-	sharp bool // a connective written as a sign (\land), or a product as a cross (\times)
+	kind        kind
+	text        string
+	num         *numeral
+	spaceBefore bool // white space precedes it
+	inText      bool // it is inside \text{}: words are words
+	inRoman     bool // it is inside \mathrm{} or the like
+	at          int  // byte offset in the source
+	isRest      bool // the rest of a word whose first letters were used
+	sharp       bool // a connective written as a sign (\land), or a product as a cross (\times)
 }
 
 func (t token) is(text string) bool { return t.kind == sign && t.text == text }

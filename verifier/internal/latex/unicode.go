@@ -72,7 +72,7 @@ func (l *lexer) unicode(plain bool) {
 		return
 	}
 	if w, ok := wordSigns[r]; ok {
-		l.emit(token{kind: word, text: w, plain: true, at: at, sharp: r == '∧' || r == '∨'})
+		l.emit(token{kind: word, text: w, inText: true, at: at, sharp: r == '∧' || r == '∨'})
 		return
 	}
 	if v, ok := vulgar[r]; ok {
@@ -91,7 +91,7 @@ func (l *lexer) unicode(plain bool) {
 			}
 			l.pos += n
 		}
-		l.emit(token{kind: word, text: l.src[at:l.pos], plain: true, at: at})
+		l.emit(token{kind: word, text: l.src[at:l.pos], inText: true, at: at})
 	case strings.ContainsRune("“”„«»", r):
 		l.space = true
 	default:

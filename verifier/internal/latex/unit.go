@@ -119,7 +119,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false
 	}
 	t := p.cur()
-	if t.kind == sign && t.text == "-" && p.at(1).kind == word && !t.space && !p.at(1).space && unitOf(p.at(1).text) != "" && len(p.at(1).text) > 2 {
+	if t.kind == sign && t.text == "-" && p.at(1).kind == word && !t.spaceBefore && !p.at(1).spaceBefore && unitOf(p.at(1).text) != "" && len(p.at(1).text) > 2 {
 		p.advance() // 5-inch
 		return p.suffix(factors)
 	}
@@ -149,17 +149,17 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			return append(factors, &Node{Op: Unit, Name: name}), true
 		}
 	}
-	if t.kind != word || t.cut || connective(t) || t.text == "to" && p.at(1).kind == number {
+	if t.kind != word || t.isRest || connective(t) || t.text == "to" && p.at(1).kind == number {
 		return nil, false
 	}
 	w := strings.ToLower(t.text)
-	if !t.plain && !t.roman && len(t.text) == 1 {
+	if !t.inText && !t.inRoman && len(t.text) == 1 {
 		return nil, false
 	}
 	switch w {
 	case "percent", "pct", "percentage", "percents":
 		p.advance()
-		if p.phrase([]string{"point"}) || p.phrase([]string{"points"}) {
+		if p.phraseAhead([]string{"point"}) || p.phraseAhead([]string{"points"}) {
 			p.advance()
 		}
 		return become(&Node{Op: Percent, Args: []*Node{factors[last]}})
@@ -210,15 +210,15 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		p.advance()
 		return become(&Node{Op: Binom, Args: []*Node{factors[last], p.factor()}})
 	}
-	if d, ok := fractionWords[w]; ok && (t.plain || t.space) && w != "half" && w != "quarter" && w != "second" {
+	if d, ok := fractionWords[w]; ok && (t.inText || t.spaceBefore) && w != "half" && w != "quarter" && w != "second" {
 		p.advance()
 		return become(&Node{Op: Div, Args: []*Node{factors[last], integer(d)}})
 	}
-	if m, ok := multiplier(w); ok && (t.plain || t.space) {
+	if m, ok := multiplier(w); ok && (t.inText || t.spaceBefore) {
 		p.advance()
 		return append(factors, integer(m)), true
 	}
-	if len(t.text) == 1 && (t.plain && t.text == "i" || t.roman) && (t.text == "i" || t.text == "e" || t.text == "d") {
+	if len(t.text) == 1 && (t.inText && t.text == "i" || t.inRoman) && (t.text == "i" || t.text == "e" || t.text == "d") {
 		return nil, false
 	}
 	called := p.isFunction(t.text)
@@ -226,14 +226,14 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		!(next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end)) {
 		return nil, false // a logarithm, not logs
 	}
-	if !t.plain && !t.roman {
+	if !t.inText && !t.inRoman {
 		p.unitLetters = p.unitLetters || unitOf(t.text) != "" && isConstant(factors[last])
 		if p.lettersOnly || unitOf(t.text) == "" || !isConstant(factors[last]) {
 			squared := (w == "square" || w == "sq" || w == "cubic" || w == "cu") && (p.at(1).kind == word || p.at(1).is(".") && p.at(2).kind == word)
-			if (looksLikeLetters(t.text, p.at(1)) && !p.prose() && !called || p.isNamed(t.text)) && !squared || !t.space {
+			if (looksLikeLetters(t.text, p.at(1)) && !p.proseAhead() && !called || p.isNamed(t.text)) && !squared || !t.spaceBefore {
 				return nil, false
 			}
-		} else if len(t.text) == 2 && !t.space && !isNumeral(factors[last]) {
+		} else if len(t.text) == 2 && !t.spaceBefore && !isNumeral(factors[last]) {
 			return nil, false
 		}
 	}
@@ -266,11 +266,11 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	for ; !p.at(i).is(")"); i++ {
 		t := p.at(i)
 		w := singular(strings.ToLower(t.text))
-		if i > 12 || t.kind != word || t.text == "not" || t.text == "mod" || len(w) == 1 && !t.plain {
+		if i > 12 || t.kind != word || t.text == "not" || t.text == "mod" || len(w) == 1 && !t.inText {
 			return nil, false
 		}
 		noun += " " + w
-		wordy = wordy || t.plain || !looksLikeLetters(t.text, p.at(i+1)) || p.cur().space &&
+		wordy = wordy || t.inText || !looksLikeLetters(t.text, p.at(i+1)) || p.cur().spaceBefore &&
 			(unitOf(t.text) != "" || len(w) == 3 && strings.Contains("aeiou", w[1:2]))
 	}
 	if !wordy {
@@ -284,7 +284,7 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	switch noun = noun[1:]; {
 	case u != nil:
 		return []*Node{u}, true
-	case noun == "twice", noun == "double root", !Droppable(noun) && !slices.ContainsFunc(strings.Fields(noun), changes):
+	case noun == "twice", noun == "double root", !Droppable(noun) && !slices.ContainsFunc(strings.Fields(noun), changesNumber):
 		return nil, true // (by symmetry)
 	}
 	return []*Node{{Op: Unit, Name: "#" + noun}}, true
@@ -312,7 +312,7 @@ func (p *parser) isNamed(w string) bool {
 // unitsAfterSign parses units after * or / if nothing else is there; else nil.
 func (p *parser) unitsAfterSign() *Node {
 	t := p.cur()
-	if t.kind != word || t.cut || !t.plain && (!t.roman && len(t.text) < 2 || unitOf(t.text) == "") {
+	if t.kind != word || t.isRest || !t.inText && (!t.inRoman && len(t.text) < 2 || unitOf(t.text) == "") {
 		return nil
 	}
 	return p.unit()
@@ -327,42 +327,32 @@ func (p *parser) units() []*Node {
 		t := p.cur()
 		w := strings.ToLower(t.text)
 		named := len(out)+len(noun) > 0
-		switch next := p.at(1); {
-		case t.kind == word && (w == "per" || w == "each") && len(out) > 0 && len(noun) == 0 && next.kind == word:
+		if per := t.kind == word && (w == "per" || w == "each"); per && len(out) > 0 && len(noun) == 0 && p.at(1).kind == word {
 			p.advance()
 			if u := p.unit(); u != nil {
-				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
-				continue
+				out = append(out, inverted(u))
+			} else {
+				noun = append(noun, w) // 5 kg per serving
 			}
-			noun = append(noun, w)
-			continue
-		case t.is("/") && len(out) > 0 && (next.kind == word && (unitOf(next.text) != "") || next.is("{")):
-			p.advance()
-			if u := p.unitSymbol(); u != nil {
-				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
-				continue
-			}
-			p.fail()
-		case t.is("/") && len(out) > 0 && next.is("(") && p.at(2).kind == word: // J/(kg·K)
-			for p.pos += 2; !p.accept(")"); p.accept("*") {
-				u := p.unit()
-				p.failIf(u == nil)
-				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
-			}
-			continue
-		case (t.is(".") || t.is("'") || t.is("-") && !t.space) && named && next.kind == word:
-			p.advance() // sq. ft., the dogs' tails
-			continue
-		case t.kind == word && w == "and" && named && next.kind == word && p.at(2).kind == end && !changes(singular(strings.ToLower(next.text))):
-			p.advance() // feet and inches
-			noun = append(noun, w)
 			continue
 		}
-		if (t.kind != word || connective(t) || t.cut) && !t.cmd("mu") && !t.cmd("Omega") {
+		if len(out) > 0 {
+			if below := p.unitsBelow(); below != nil {
+				out = append(out, below...)
+				continue
+			}
+		}
+		if named && p.skipJoint() {
+			if w == "and" {
+				noun = append(noun, w)
+			}
+			continue
+		}
+		if (t.kind != word || connective(t) || t.isRest) && !t.cmd("mu") && !t.cmd("Omega") {
 			break
 		}
 		if inverse := p.at(2).is("-") || p.at(2).is("{") && p.at(3).is("-"); inverse && p.at(1).is("^") && len(out) > 0 {
-			t.roman = true // km h^{-1}
+			t.inRoman = true // so that unit takes a single letter: km h^{-1}
 		}
 		if u := p.unit(); u != nil {
 			if len(noun) == 0 {
@@ -381,13 +371,51 @@ func (p *parser) units() []*Node {
 			continue
 		}
 		p.failIf(!p.mayCount(w, named)) // "7 is not the answer" counts nothing
-		if len(w) == 1 && !t.plain && !t.roman && !t.space {
+		if len(w) == 1 && !t.inText && !t.inRoman && !t.spaceBefore {
 			break // \text{cm}x
 		}
 		p.advance()
 		noun = append(noun, singular(w))
 	}
-	return p.counted(out, noun, more)
+	return p.unitsAndNoun(out, noun, more)
+}
+
+// inverted is u to the power -1.
+func inverted(u *Node) *Node { return &Node{Op: Pow, Args: []*Node{u, integer(-1)}} }
+
+// unitsBelow parses / and the units after it, those of m/s and J/(kg·K), as inverse units; nil
+// if none begin there. It gives up the text where the unit is unknown.
+func (p *parser) unitsBelow() (units []*Node) {
+	next := p.at(1)
+	switch {
+	case !p.cur().is("/"):
+	case next.kind == word && unitOf(next.text) != "", next.is("{"):
+		p.advance()
+		u := p.unitSymbol()
+		p.failIf(u == nil)
+		units = []*Node{inverted(u)}
+	case next.is("(") && p.at(2).kind == word:
+		for p.pos += 2; !p.accept(")"); p.accept("*") {
+			u := p.unit()
+			p.failIf(u == nil)
+			units = append(units, inverted(u))
+		}
+	}
+	return units
+}
+
+// skipJoint passes what stands between two words of a run: the signs of sq. ft. and the dogs'
+// tails, or the "and" of feet and inches. An "and" that more than a word follows separates two
+// answers.
+func (p *parser) skipJoint() bool {
+	t, next := p.cur(), p.at(1)
+	sign := t.is(".") || t.is("'") || t.is("-") && !t.spaceBefore
+	and := t.kind == word && strings.EqualFold(t.text, "and") && p.at(2).kind == end && !changesNumber(singular(strings.ToLower(next.text)))
+	if next.kind != word || !sign && !and {
+		return false
+	}
+	p.advance()
+	return true
 }
 
 // mayCount reports whether the word w may belong to a counted noun: it makes no statement
@@ -404,9 +432,9 @@ func (p *parser) mayCount(w string, after bool) bool {
 	return !assertive[w] && !times && numberWords[w] == 0
 }
 
-// counted returns the units and the noun after a number as factors; more is "more" or "less",
+// unitsAndNoun returns the units and the noun after a number as factors; more is "more" or "less",
 // if it was among them.
-func (p *parser) counted(out []*Node, noun []string, more string) []*Node {
+func (p *parser) unitsAndNoun(out []*Node, noun []string, more string) []*Node {
 	if more != "" {
 		noun = append(noun, more)
 	}
@@ -463,7 +491,7 @@ func (p *parser) unit() *Node {
 		p.pos++
 		p.accept(".")
 	}
-	tight := p.before().kind == number && !p.cur().space
+	tight := p.before().kind == number && !p.cur().spaceBefore
 	name := p.unitName()
 	switch {
 	case name == "":
@@ -491,20 +519,20 @@ func (p *parser) unit() *Node {
 // Greek letter (\mu m, k\Omega); "" if there is none.
 func (p *parser) unitName() string {
 	t, next, n := p.cur(), p.at(1), 1
-	if next.is("-") && !next.space {
+	if next.is("-") && !next.spaceBefore {
 		next, n = p.at(2), 2
-	} else if next.is(".") && !next.space && strings.EqualFold(t.text, "fl") {
+	} else if next.is(".") && !next.spaceBefore && strings.EqualFold(t.text, "fl") {
 		next, n = p.at(2), 2
 	}
-	if next.kind == word && t.kind == word && (t.plain || t.roman || next.space) || t.cmd("mu") && next.kind == word &&
-		(next.plain || next.roman || p.before().kind == number && len(next.text) == 1) || next.cmd("Omega") && t.kind == word {
+	if next.kind == word && t.kind == word && (t.inText || t.inRoman || next.spaceBefore) || t.cmd("mu") && next.kind == word &&
+		(next.inText || next.inRoman || p.before().kind == number && len(next.text) == 1) || next.cmd("Omega") && t.kind == word {
 		if u := unitOf(t.text + next.text); u != "" && (unitOf(t.text) == "" || unitOf(next.text) == "" ||
 			next.cmd("Omega") || strings.EqualFold(t.text, "fl")) && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
 			p.pos += n + 1
 			return u
 		}
 	}
-	if t.kind != word || len(t.text) == 1 && !t.plain && !t.roman {
+	if t.kind != word || len(t.text) == 1 && !t.inText && !t.inRoman {
 		return ""
 	}
 	if t.text == "in" && next.kind == word && n == 1 && !between[next.text] {
@@ -522,7 +550,7 @@ var between = SetOf("by per x and long wide high tall deep thick")
 // unitSymbol is unit after a sign of division, where a single letter is one too: km/h, MeV/c^2.
 func (p *parser) unitSymbol() *Node {
 	t := p.cur()
-	if t.kind != word || len(t.text) != 1 || t.plain || t.roman || p.at(1).is("^") {
+	if t.kind != word || len(t.text) != 1 || t.inText || t.inRoman || p.at(1).is("^") {
 		return p.unit()
 	}
 	p.advance()
@@ -531,7 +559,7 @@ func (p *parser) unitSymbol() *Node {
 
 // unitGroup parses a braced unit in words, {\text{miles}}; nil if there is none.
 func (p *parser) unitGroup() *Node {
-	if t := p.at(1); !p.cur().is("{") || t.kind != word || !t.plain && !t.roman {
+	if t := p.at(1); !p.cur().is("{") || t.kind != word || !t.inText && !t.inRoman {
 		return nil
 	}
 	at := p.pos

@@ -51,17 +51,17 @@ var fillerPhrases = [...][]string{
 
 var rounding = SetOf("approximately approx about roughly around")
 
-// fillers passes them, and a colon after. It reports whether they say that what follows is
+// skipFillers passes them, and a colon after. It reports whether they say that what follows is
 // rounded.
-func (p *parser) fillers() (about bool) {
+func (p *parser) skipFillers() (about bool) {
 next:
 	for {
 		t := p.cur()
-		if t.kind != word || len(t.text) == 1 && !t.plain || !rules.On("openings") {
+		if t.kind != word || len(t.text) == 1 && !t.inText || !rules.On("openings") {
 			return about
 		}
 		for _, phrase := range fillerPhrases {
-			if !p.phrase(phrase) {
+			if !p.phraseAhead(phrase) {
 				continue
 			}
 			n := p.at(len(phrase))
@@ -82,14 +82,14 @@ next:
 			p.accept(",")
 			continue next
 		}
-		if !p.introduction() {
+		if !p.skipIntroduction() {
 			return about
 		}
 	}
 }
 
-// phrase reports whether the next words are these.
-func (p *parser) phrase(words []string) bool {
+// phraseAhead reports whether the next words are these.
+func (p *parser) phraseAhead(words []string) bool {
 	for i, w := range words {
 		if t := p.at(i); t.kind != word || !strings.EqualFold(t.text, w) {
 			return false
@@ -218,7 +218,7 @@ func (p *parser) text() *Node {
 	for {
 		t := p.cur()
 		if n := len(words); n > 0 && (words[n-1] == "except" || words[n-1] == "excluding" || words[n-1] == "for" &&
-			n > 1 && words[n-2] == "except") && t.kind == word && (!t.plain && len(t.text) == 1 || isNumberWord(t.text)) {
+			n > 1 && words[n-2] == "except") && t.kind == word && (!t.inText && len(t.text) == 1 || isNumberWord(t.text)) {
 			break // a formula follows
 		}
 		if t.kind == word && (len(words) == 0 || !connective(t)) {
@@ -227,7 +227,7 @@ func (p *parser) text() *Node {
 			continue
 		}
 		// A hyphen or a full stop inside a phrase.
-		if tight := !t.space && !p.at(1).space; len(words) > 0 && p.at(1).kind == word && (t.is("-") && tight || t.is(".")) {
+		if tight := !t.spaceBefore && !p.at(1).spaceBefore; len(words) > 0 && p.at(1).kind == word && (t.is("-") && tight || t.is(".")) {
 			p.advance()
 			continue
 		}
@@ -349,7 +349,7 @@ func choice(tokens []token) string {
 	// (A)(B), A.B. and A. no B. yes name two options, but (A) f(B) does not.
 	for j := i + 2; j+1 < len(tokens); j++ {
 		after := tokens[j+1]
-		called := tokens[j-1].is("(") && !tokens[j-1].space && tokens[j-2].kind == word
+		called := tokens[j-1].is("(") && !tokens[j-1].spaceBefore && tokens[j-2].kind == word
 		if isOption(tokens[j]) && !called && (after.is(")") && tokens[j-1].is("(") || (after.is(".") || after.is(")") || after.is(":")) &&
 			(j == i+2 || tokens[j+2].kind != end)) {
 			return ""
