@@ -89,6 +89,7 @@ func (b *bpe) append(dst []int32, piece string) []int32 {
 	return dst
 }
 
+// encode appends the ids of a piece that the cache does not have.
 func (b *bpe) encode(dst []int32, piece string) []int32 {
 	if id, ok := b.whole[piece]; ok {
 		return append(dst, id)

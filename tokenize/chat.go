@@ -55,9 +55,10 @@ func (m Message) Thought() string {
 	return text
 }
 
-// dict returns the message as transformers gives it to a template: without null fields,
-// and with the model's reasoning under all names that templates use. An empty list of
-// calls is left out, since some templates take its name for a call.
+// dict returns the message as transformers gives it to a template: without null fields, and
+// with the model's reasoning as thinking, before the fields, and as reasoning_content, behind
+// them: a template that prints the message shows this order. An empty list of calls is left
+// out, since some templates take its name for a call.
 func (m Message) dict() *jinja.Dict {
 	if m.fields == nil {
 		return jinja.NewDict("role", m.Role, "content", m.Content)
@@ -67,7 +68,9 @@ func (m Message) dict() *jinja.Dict {
 		d.Set("thinking", thought)
 	}
 	for name, v := range m.fields.All() {
-		if calls, ok := v.(jinja.List); v != nil && (name != "tool_calls" || !ok || len(calls) > 0) {
+		calls, isList := v.(jinja.List)
+		noCalls := name == "tool_calls" && isList && len(calls) == 0
+		if v != nil && !noCalls {
 			d.Set(name, v)
 		}
 	}
@@ -207,7 +210,7 @@ const xmlTools = "xml_tools"
 
 // render returns the text of a conversation and the parts that its template marks.
 func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mark, err error) {
-	source, err := c.of(chat)
+	source, err := c.choose(chat)
 	if err != nil {
 		return "", nil, err
 	}
@@ -219,13 +222,13 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 	if _, own := data.Get(xmlTools); !own && chat.Tools.value != nil && strings.Contains(source.source, xmlTools) {
 		data.Set(xmlTools, chat.Tools.value)
 	}
-	trial := func(turns jinja.List) (string, error) {
+	try := func(turns jinja.List) (string, error) {
 		trial := data.Clone()
 		trial.Set("messages", turns)
 		return template.Render(trial)
 	}
-	messages := oneCallEach(chat.Messages, func(all []Message) (string, error) { return trial(fitted(source.source, all, trial)) })
-	turns := fitted(source.source, messages, trial)
+	messages := oneCallEach(chat.Messages, func(all []Message) (string, error) { return try(fitMessages(source.source, all, try)) })
+	turns := fitMessages(source.source, messages, try)
 	said := ""
 	if chat.Continue != "" {
 		if chat.AddGenerationPrompt {

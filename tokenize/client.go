@@ -36,9 +36,9 @@ var asksNone = regexp.MustCompile(`\bcontent['"]?\]?\s*(?:is|is\s+not|==|!=)\s*[
 // Mistral's do.
 var asksNine = regexp.MustCompile(`\blength\s*!=\s*9\b`)
 
-// nineEach gives all calls and their results ids of nine letters and digits: of the client's id,
+// shortenIDs gives all calls and their results ids of nine letters and digits: of the client's id,
 // or by their places if it gave none.
-func nineEach(messages jinja.List) {
+func shortenIDs(messages jinja.List) {
 	calls, results := 0, 0
 	short := func(d *jinja.Dict, key string, n *int) {
 		*n++
@@ -76,9 +76,9 @@ var nine = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 // probe is JSON that no template contains.
 const probe = `{"ARGUMENT": 1}`
 
-// fitted returns the messages in the form that a template with this source reads. render
+// fitMessages returns the messages in the form that a template with this source reads. render
 // renders the template with messages.
-func fitted(source string, messages []Message, render func(jinja.List) (string, error)) jinja.List {
+func fitMessages(source string, messages []Message, render func(jinja.List) (string, error)) jinja.List {
 	arguments, parts := false, false
 	form := fitting{source, typed, func(string) jinja.Value { arguments = true; return probe }}
 	trial := form.all(messages)
@@ -154,7 +154,7 @@ func (f fitting) all(messages []Message) jinja.List {
 		turns[i] = f.message(m.dict())
 	}
 	if asksNine.MatchString(f.source) {
-		nineEach(turns)
+		shortenIDs(turns)
 	}
 	return turns
 }

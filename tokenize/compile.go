@@ -296,6 +296,7 @@ func (c *compiler) escapedClass() set {
 	return nil
 }
 
+// property parses NAME} of \p{NAME}: a category or a script of Unicode.
 func (c *compiler) property(negated bool) set {
 	name, rest, ok := strings.Cut(c.rest, "}")
 	failIf(!ok, "missing }")

@@ -126,10 +126,10 @@ func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	return tokens, nil
 }
 
-// completed returns the added tokens of tokenizer.json and after them those that only
+// withConfigured returns the added tokens of tokenizer.json and after them those that only
 // tokenizer_config.json has, as transformers adds them when it loads a tokenizer. Tokens
 // that the vocabulary has keep its ids.
-func (c *configFile) completed(fsys fs.FS, added []addedToken, vocab map[string]int32) ([]addedToken, error) {
+func (c *configFile) withConfigured(fsys fs.FS, added []addedToken, vocab map[string]int32) ([]addedToken, error) {
 	if c.Added == nil {
 		return added, nil
 	}

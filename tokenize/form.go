@@ -71,7 +71,7 @@ func (b *builder) readCharacters(stages []stage) error {
 		if m.Split == nil || *m.Split {
 			b.t.cutters = append(b.t.cutters, func(s string, i int) (start, end int) {
 				_, n := utf8.DecodeRuneInString(s[i:])
-				end, _ = literal(m.Replacement)(s, i+n)
+				end, _ = literalFinder(m.Replacement)(s, i+n)
 				return i, end
 			})
 		}
@@ -148,6 +148,7 @@ type charDecoder struct {
 	strip int
 }
 
+// add appends the text that an id completes. Bytes that may begin a character are held back.
 func (d *charDecoder) add(dst []byte, t *Tokenizer, id int32, skipSpecial bool) []byte {
 	if id < 0 || int(id) >= len(t.names) || t.names[id] == "" || skipSpecial && t.special[id] {
 		return dst

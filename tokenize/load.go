@@ -82,7 +82,7 @@ func load(fsys fs.FS) (*Tokenizer, error) {
 		if err := b.readTokenizer(data); err != nil {
 			return nil, fmt.Errorf("tokenizer.json: %w", err)
 		}
-		if b.added, err = config.completed(fsys, b.added, b.t.ids); err != nil {
+		if b.added, err = config.withConfigured(fsys, b.added, b.t.ids); err != nil {
 			return nil, err
 		}
 	case errors.Is(err, fs.ErrNotExist):
@@ -471,7 +471,7 @@ func (b *builder) addToken(a addedToken) error {
 
 // integer reads a non-negative integer of at most nine digits.
 func integer(s *ordered.Scanner) (int, error) {
-	s.Peek()
+	s.Peek() // skips white space
 	start, n := s.Pos, 0
 	for ; s.Pos < len(s.Data) && s.Data[s.Pos]-'0' < 10; s.Pos++ {
 		if s.Pos-start == 9 {

@@ -104,8 +104,8 @@ type chatTemplate struct {
 	told   sync.Map                 // what NewlyUntold has said
 }
 
-// of returns the template for a conversation.
-func (c *chatTemplate) of(chat Conversation) (*templateText, error) {
+// choose returns the template for a conversation.
+func (c *chatTemplate) choose(chat Conversation) (*templateText, error) {
 	asked := chat.Template
 	if v, ok := chat.Args.get("chat_template"); ok && asked == "" {
 		asked, _ = v.(string)

@@ -69,6 +69,7 @@ type thread struct {
 
 func newMachine(p *pattern) *machine { return &machine{seen: make([]int, len(p.prog))} }
 
+// find is find of p: its threads read the characters of s[from:] together.
 func (m *machine) find(p *pattern, s string, from int) (start, end int) {
 	for i := range m.seen {
 		m.seen[i] = -1

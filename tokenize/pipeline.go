@@ -67,6 +67,7 @@ const (
 	maxGrowth = 32
 )
 
+// flat returns the stages of a Sequence and of those inside it, or s itself.
 func (s stage) flat(depth int) (all []stage, err error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("nested deeper than %d", maxNesting)
@@ -157,7 +158,7 @@ func (b *builder) readCutter(s stage) error {
 				return err
 			}
 		case p.String != nil && *p.String != "":
-			find = literal(*p.String)
+			find = literalFinder(*p.String)
 		default:
 			return errors.New("a Split has no pattern")
 		}
@@ -219,6 +220,7 @@ func (b *builder) readPostProcessor(stages []stage) error {
 // maxAround bounds the tokens that are put around a text.
 const maxAround = 64
 
+// readTemplateProcessing reads which special tokens stand before and after a text.
 func (b *builder) readTemplateProcessing(s stage) error {
 	texts := 0
 	var before, after []int32

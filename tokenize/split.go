@@ -35,8 +35,8 @@ func newFinder(pattern string) (finder, error) {
 	return p.find, nil
 }
 
-// literal returns the finder of a text.
-func literal(text string) finder {
+// literalFinder returns the finder of a text.
+func literalFinder(text string) finder {
 	return func(s string, from int) (start, end int) {
 		if at := strings.Index(s[from:], text); at >= 0 {
 			return from + at, from + at + len(text)

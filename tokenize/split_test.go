@@ -93,7 +93,7 @@ func TestSplit(t *testing.T) {
 		Invert                  bool
 		Rows                    [][2]any
 	}](t, "testdata/split.jsonl") {
-		find := literal(c.Pattern)
+		find := literalFinder(c.Pattern)
 		if c.Kind == "Regex" {
 			var err error
 			if find, err = newFinder(c.Pattern); err != nil {
@@ -149,7 +149,7 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%s on %q: %q, want %q", c.pattern, c.text, got, c.want)
 		}
 	}
-	if got := strings.Join(pieces(literal("ab").isolated, "aabab.ab"), "|"); got != "a|ab|ab|.|ab" {
+	if got := strings.Join(pieces(literalFinder("ab").isolated, "aabab.ab"), "|"); got != "a|ab|ab|.|ab" {
 		t.Errorf("literal: %q", got)
 	}
 }

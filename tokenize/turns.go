@@ -47,7 +47,7 @@ func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 			panic(r)
 		}
 	}()
-	source, err := t.chat.of(c)
+	source, err := t.chat.choose(c)
 	w.must(err)
 	template, err := source.parse()
 	w.must(err)

@@ -7,7 +7,7 @@ import (
 
 // attribute is of.name: an attribute or method, else the value stored under the name.
 func (r *run) attribute(of Value, name string) Value {
-	if v, ok := r.own(of, name); ok {
+	if v, ok := r.attributeOrMethod(of, name); ok {
 		return v
 	}
 	if d, ok := of.(*Dict); ok {
@@ -20,13 +20,13 @@ func (r *run) attribute(of Value, name string) Value {
 
 // item is of[key]: the value stored under the key, else an attribute or method.
 func (r *run) item(of, key Value) Value {
-	r.use(of)
+	r.failIfUndefined(of)
 	r.pay("operator", "[]", of, key)
-	if v, ok := r.stored(of, key); ok {
+	if v, ok := r.lookUp(of, key); ok {
 		return v
 	}
 	if name, ok := text(key); ok {
-		if v, ok := r.own(of, name); ok {
+		if v, ok := r.attributeOrMethod(of, name); ok {
 			return v
 		}
 	}
@@ -48,8 +48,8 @@ func missing(of, key Value) Value {
 	return &undefined{what + " has no such element"}
 }
 
-// stored returns the result of Python's of[key]; ok is false if Python refuses.
-func (r *run) stored(of, key Value) (Value, bool) {
+// lookUp returns the result of Python's of[key]; ok is false if Python refuses.
+func (r *run) lookUp(of, key Value) (Value, bool) {
 	if d, ok := of.(*Dict); ok {
 		r.payKey(key)
 		return d.Get(key)
@@ -82,9 +82,9 @@ func (r *run) stored(of, key Value) (Value, bool) {
 	return l[i], true
 }
 
-// own returns an attribute or a method of a value.
-func (r *run) own(of Value, name string) (Value, bool) {
-	r.use(of)
+// attributeOrMethod returns an attribute or a method of a value.
+func (r *run) attributeOrMethod(of Value, name string) (Value, bool) {
+	r.failIfUndefined(of)
 	if strings.HasPrefix(name, "__") {
 		if _, ok := of.(*Dict); !ok || name == "__class__" {
 			return unsafe(of, name), true
@@ -147,7 +147,7 @@ func bound(of Value, name string, m method) *function {
 
 // slice is of[start:stop:step]; bounds that are left out are nil.
 func (r *run) slice(of Value, bounds []Value) Value {
-	r.use(of)
+	r.failIfUndefined(of)
 	r.pay("operator", "[:]", of)
 	s, isText := text(of)
 	l, isList := sequence(of)

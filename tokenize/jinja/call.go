@@ -76,7 +76,7 @@ func valueOr[T any](r *run, v Value, otherwise T, as func(Value) (T, bool), mess
 	}
 	x, ok := as(v)
 	if !ok {
-		r.use(v)
+		r.failIfUndefined(v)
 		r.fail(message, typeName(v))
 	}
 	return x
@@ -99,8 +99,8 @@ func given(v Value) bool {
 	return !ok && v != nil
 }
 
-// use fails if v is undefined.
-func (r *run) use(v Value) {
+// failIfUndefined fails if v is undefined.
+func (r *run) failIfUndefined(v Value) {
 	if u, ok := v.(*undefined); ok {
 		r.fail("%s", u.message)
 	}
@@ -114,7 +114,7 @@ func (r *run) call(f Value, a arguments) Value {
 	case *macro:
 		return f.call(r, a)
 	}
-	r.use(f)
+	r.failIfUndefined(f)
 	r.fail("'%s' object is not callable", typeName(f))
 	return nil
 }
@@ -135,6 +135,7 @@ func (r *run) enter() func() {
 	return func() { r.calls-- }
 }
 
+// call runs the macro's body with the arguments, and returns the text that it writes.
 func (m *macro) call(r *run, a arguments) Value {
 	defer r.enter()()
 	line := r.line

@@ -22,8 +22,8 @@ func (r *run) compare(op string, left, right Value) bool {
 	}
 	c, ok := r.order(left, right)
 	if !ok {
-		r.use(left)
-		r.use(right)
+		r.failIfUndefined(left)
+		r.failIfUndefined(right)
 		r.fail("'%s' not supported between instances of '%s' and '%s'", op, typeName(left), typeName(right))
 	}
 	switch op {
@@ -134,7 +134,7 @@ func (r *run) contains(container, v Value) bool {
 		return strings.Contains(s, part)
 	}
 	if d, ok := container.(*Dict); ok {
-		r.key(v)
+		r.checkKey(v)
 		_, found := d.Get(v)
 		return found
 	}

@@ -55,7 +55,7 @@ func lengthFilter(r *run, v Value, a arguments) Value {
 func orDefault(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "default", 0, "default_value", "boolean")
 	if _, ok := v.(*undefined); ok || isTrue(o[1]) && !truth(v) {
-		return or(o[0], "")
+		return orDefaultValue(o[0], "")
 	}
 	return v
 }
@@ -184,7 +184,8 @@ func (r *run) generator(v Value, made func(Value) (made Value, kept bool)) *iter
 	}}
 }
 
-// choose is select, reject and their variants for attributes.
+// choose is select, or without want reject. With attribute the first argument names what is
+// tested of each element.
 func choose(attribute, want bool) filter {
 	return func(r *run, v Value, a arguments) Value {
 		get := func(v Value) Value { return v }
@@ -205,8 +206,8 @@ func choose(attribute, want bool) filter {
 
 func joinFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "join", 0, "d", "attribute")
-	sep := r.str(or(o[0], ""))
-	get := r.getter(or(o[1], nil))
+	sep := r.str(orDefaultValue(o[0], ""))
+	get := r.getter(orDefaultValue(o[1], nil))
 	var out strings.Builder
 	first := true
 	for e := range r.elements(v) {
@@ -227,7 +228,7 @@ func sortFilter(r *run, v Value, a arguments) Value {
 	path, ok := text(o[2])
 	r.failIf(ok && strings.Contains(path, ","), "sort by several attributes is not supported")
 	l := slices.Clone(r.list(v))
-	r.sort(l, r.caseless(r.getter(or(o[2], nil)), o[1]), isTrue(o[0]))
+	r.sort(l, r.caseless(r.getter(orDefaultValue(o[2], nil)), o[1]), isTrue(o[0]))
 	return l
 }
 
@@ -235,7 +236,7 @@ func dictSort(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "dictsort", 0, "case_sensitive", "by", "reverse")
 	d, ok := v.(*Dict)
 	if !ok {
-		r.use(v)
+		r.failIfUndefined(v)
 		r.fail("dictsort wants a dict, not '%s'", typeName(v))
 	}
 	by := r.textOr(o[1], "key")
@@ -247,10 +248,10 @@ func dictSort(r *run, v Value, a arguments) Value {
 
 func unique(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "unique", 0, "case_sensitive", "attribute")
-	get := r.caseless(r.getter(or(o[1], nil)), o[0])
+	get := r.caseless(r.getter(orDefaultValue(o[1], nil)), o[0])
 	seen := map[any]bool{}
 	return r.generator(v, func(e Value) (Value, bool) {
-		h := r.key(get(e))
+		h := r.checkKey(get(e))
 		again := seen[h]
 		seen[h] = true
 		return e, !again
@@ -261,7 +262,7 @@ func unique(r *run, v Value, a arguments) Value {
 func extreme(sign int) filter {
 	return func(r *run, v Value, a arguments) Value {
 		o := a.bind(r, "the filter", 0, "case_sensitive", "attribute")
-		key := r.caseless(r.getter(or(o[1], nil)), o[0])
+		key := r.caseless(r.getter(orDefaultValue(o[1], nil)), o[0])
 		var best Value = &undefined{"No aggregated item, sequence was empty."}
 		first := true
 		for e := range r.elements(v) {
@@ -275,7 +276,7 @@ func extreme(sign int) filter {
 
 func sumFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "sum", 0, "attribute", "start")
-	get, total := r.getter(or(o[0], nil)), or(o[1], 0)
+	get, total := r.getter(orDefaultValue(o[0], nil)), orDefaultValue(o[1], 0)
 	_, isText := text(total)
 	r.failIf(isText, "sum() can't sum strings [use ''.join(seq) instead]")
 	for e := range r.elements(v) {

@@ -80,8 +80,8 @@ func intFilter(r *run, v Value, a arguments) Value {
 		whole, _ := big.NewFloat(math.Trunc(n.f)).Int(nil)
 		return shrink(whole)
 	}
-	r.use(v)
-	return or(o[0], 0)
+	r.failIfUndefined(v)
+	return orDefaultValue(o[0], 0)
 }
 
 func replaceFilter(r *run, v Value, a arguments) Value {
@@ -107,7 +107,7 @@ func indent(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "indent", 0, "width", "first", "blank")
 	s, ok := text(v)
 	if !ok {
-		r.use(v)
+		r.failIfUndefined(v)
 		r.fail("indent wants a string, not '%s'", typeName(v))
 	}
 	by := r.indentation(o[0], 4)
@@ -129,7 +129,7 @@ func roundFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "round", 0, "precision", "method")
 	n, ok := number(v)
 	if !ok {
-		r.use(v)
+		r.failIfUndefined(v)
 		r.fail("type %s doesn't define __round__ method", typeName(v))
 	}
 	precision := r.intOr(o[0], 0)

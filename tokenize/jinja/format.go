@@ -59,7 +59,7 @@ func (r *run) converted(v Value, precision string, verb byte) string {
 	}
 	x, ok := number(v)
 	if !ok {
-		r.use(v)
+		r.failIfUndefined(v)
 		r.fail("%%%c format: a real number is required, not %s", verb, typeName(v))
 	}
 	r.spend(n)

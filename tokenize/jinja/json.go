@@ -197,8 +197,8 @@ func (r *run) sort(values []Value, key func(Value) Value, reverse bool) {
 	slices.SortStableFunc(pairs, func(a, b pair) int {
 		c, ok := r.order(a.key, b.key)
 		if !ok {
-			r.use(a.key)
-			r.use(b.key)
+			r.failIfUndefined(a.key)
+			r.failIfUndefined(b.key)
 			r.fail("'<' not supported between instances of '%s' and '%s'", typeName(b.key), typeName(a.key))
 		}
 		if reverse {

@@ -17,6 +17,8 @@ type forStmt struct {
 	line       int
 }
 
+// exec runs the body for each element that passes the test, or else the last part if there is
+// no element.
 func (f *forStmt) exec(r *run, s *scope) flow {
 	over := f.over(r, s)
 	r.step(f.line)

@@ -161,11 +161,11 @@ var dictMethods = map[string]method{
 	},
 	"get": func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "get", 1, "key", "default")
-		r.key(v[0])
+		r.checkKey(v[0])
 		if found, ok := of.(*Dict).Get(v[0]); ok {
 			return found
 		}
-		return or(v[1], nil)
+		return orDefaultValue(v[1], nil)
 	},
 }
 
@@ -199,8 +199,8 @@ func viewOf(kind string, elements func(*Dict) []Value) method {
 	}
 }
 
-// or returns an argument, or its default.
-func or(v, otherwise Value) Value {
+// orDefaultValue returns an argument, or its default.
+func orDefaultValue(v, otherwise Value) Value {
 	if _, ok := v.(absent); ok {
 		return otherwise
 	}

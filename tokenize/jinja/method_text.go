@@ -178,8 +178,8 @@ func floatFilter(r *run, v Value, a arguments) Value {
 	if n, ok := number(v); ok {
 		return n.float()
 	}
-	r.use(v)
-	return or(o[0], 0.0)
+	r.failIfUndefined(v)
+	return orDefaultValue(o[0], 0.0)
 }
 
 func absFilter(r *run, v Value, a arguments) Value {
@@ -187,7 +187,7 @@ func absFilter(r *run, v Value, a arguments) Value {
 	n, ok := number(v)
 	switch {
 	case !ok:
-		r.use(v)
+		r.failIfUndefined(v)
 		r.fail("bad operand type for abs(): '%s'", typeName(v))
 	case n.i == nil:
 		return math.Abs(n.f)

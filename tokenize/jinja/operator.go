@@ -10,12 +10,12 @@ import (
 
 // arithmetic is left op right.
 func (r *run) arithmetic(op string, left, right Value) Value {
-	r.use(left)
+	r.failIfUndefined(left)
 	r.pay("operator", op, left, right)
 	if s, ok := text(left); ok && op == "%" {
 		return r.percent(left, s, right)
 	}
-	r.use(right)
+	r.failIfUndefined(right)
 	if a, ok := number(left); ok {
 		if b, ok := number(right); ok {
 			return r.compute(op, a, b)
@@ -155,7 +155,7 @@ func (r *run) signed(op string, v Value) Value {
 	n, ok := number(v)
 	switch {
 	case !ok:
-		r.use(v)
+		r.failIfUndefined(v)
 		r.fail("bad operand type for unary %s: '%s'", op, typeName(v))
 	case n.i == nil && op == "-":
 		return -n.f

@@ -100,7 +100,7 @@ func (p *parser) statements(ends ...string) []stmt {
 			body = append(body, printed(constant(t.text), t.line))
 		case kindVarBegin:
 			p.next()
-			body = append(body, printed(p.tuple(true, false), t.line))
+			body = append(body, printed(p.tuple(p.expression), t.line))
 			p.expect(kindVarEnd)
 		case kindBlockBegin:
 			if len(p.tokens) > 1 && p.tokens[1].kind == kindName && slices.Contains(ends, p.tokens[1].text) {
@@ -166,9 +166,9 @@ func (p *parser) statement(ends []string) stmt {
 	case "include", "import", "from", "extends":
 		fail(t.line, "%s is not supported: a chat template is one file", t.text)
 	case "with":
-		return p.with(t.line)
+		return p.withStmt(t.line)
 	case "filter":
-		filtered := p.block(t.line, "endfilter")
+		filtered := p.filteredBlock(t.line, "endfilter")
 		return printed(filtered, t.line)
 	case "call", "print", "block", "autoescape":
 		fail(t.line, "%s is not supported: no published chat template has it", t.text)
@@ -183,7 +183,7 @@ func (p *parser) ifStmt() stmt {
 	var bodies [][]stmt // one more than tests, if there is an else
 	for end := "elif"; end != "endif"; {
 		if end == "elif" {
-			tests = append(tests, p.tuple(false, false))
+			tests = append(tests, p.tuple(p.unconditional))
 		}
 		var body []stmt
 		if end == "else" {
@@ -207,9 +207,9 @@ func (p *parser) ifStmt() stmt {
 func (p *parser) forStmt(line int) stmt {
 	s := &forStmt{line: line, target: p.target("in")}
 	failIf(!p.acceptName("in"), p.peek().line, "found %s, want in", p.peek())
-	s.over = p.tuple(false, false)
+	s.over = p.tuple(p.unconditional)
 	if p.acceptName("if") {
-		s.test = p.expression(true)
+		s.test = p.expression()
 	}
 	failIf(p.isName("recursive"), line, "a recursive loop is not supported: no published chat template has one")
 	p.loops++
@@ -222,15 +222,17 @@ func (p *parser) forStmt(line int) stmt {
 	return s.exec
 }
 
+// setStmt reads the rest of {% set x = VALUE %}, of {% set x %}BODY{% endset %} or of
+// {% set x | FILTERS %}BODY{% endset %}.
 func (p *parser) setStmt(line int) stmt {
 	target := p.target()
 	var value expr
-	if p.acceptOp("=") {
-		value = p.tuple(true, false)
-	}
-	if value == nil && p.acceptOp("|") {
-		value = p.block(line, "endset")
-	} else if value == nil {
+	switch {
+	case p.acceptOp("="):
+		value = p.tuple(p.expression)
+	case p.acceptOp("|"):
+		value = p.filteredBlock(line, "endset")
+	default:
 		body, _ := p.body("endset")
 		value = func(r *run, s *scope) Value { return r.capture(&scope{around: s}, body) }
 	}
@@ -242,8 +244,8 @@ func (p *parser) setStmt(line int) stmt {
 	}
 }
 
-// block reads filters and the body whose text they get, up to its end.
-func (p *parser) block(line int, end string) expr {
+// filteredBlock reads filters and the body whose text they get, up to its end.
+func (p *parser) filteredBlock(line int, end string) expr {
 	var body []stmt
 	filtered := p.filter(func(r *run, s *scope) Value { return r.capture(&scope{around: s}, body) })
 	for p.acceptOp("|") {
@@ -253,8 +255,8 @@ func (p *parser) block(line int, end string) expr {
 	return filtered
 }
 
-// with reads names with values, and the body that sees them.
-func (p *parser) with(line int) stmt {
+// withStmt reads names with values, and the body that sees them.
+func (p *parser) withStmt(line int) stmt {
 	var targets []target
 	var values []expr
 	for p.peek().kind != kindBlockEnd {
@@ -263,7 +265,7 @@ func (p *parser) with(line int) stmt {
 		}
 		targets = append(targets, p.primaryTarget())
 		p.expect("=")
-		values = append(values, p.expression(true))
+		values = append(values, p.expression())
 	}
 	body, _ := p.body("endwith")
 	return func(r *run, s *scope) flow {
@@ -296,7 +298,7 @@ func (p *parser) target(ends ...string) target {
 	switch {
 	case isTuple:
 		return func(r *run, s *scope, v Value) {
-			r.use(v)
+			r.failIfUndefined(v)
 			values := r.list(v)
 			if len(values) != len(parts) {
 				r.fail("%d values for %d names", len(values), len(parts))
@@ -346,7 +348,7 @@ func (p *parser) macro() stmt {
 		param := p.expect(kindName)
 		m.params = append(m.params, param.text)
 		if p.acceptOp("=") {
-			m.defaults = append(m.defaults, p.expression(true))
+			m.defaults = append(m.defaults, p.expression())
 		} else if len(m.defaults) > 0 {
 			fail(param.line, "the parameter %q has no default, but one before it has", param.text)
 		}

@@ -7,16 +7,20 @@ import (
 
 // Expressions, beginning with the operators that bind least.
 
-func (p *parser) expression(withCondition bool) expr {
+// unconditional reads an expression before an if that is not part of it: for x in LIST if TEST.
+func (p *parser) unconditional() expr {
 	defer p.nest()()
-	if !withCondition {
-		return p.or()
-	}
+	return p.or()
+}
+
+// expression reads an expression, which may be YES if TEST else NO.
+func (p *parser) expression() expr {
+	defer p.nest()()
 	e := p.or()
 	for p.acceptName("if") {
 		test, yes, no := p.or(), e, constant(&undefined{"the inline if-expression evaluated to false and no else section was defined"})
 		if p.acceptName("else") {
-			no = p.expression(true)
+			no = p.expression()
 		}
 		e = func(r *run, s *scope) Value {
 			if truth(test(r, s)) {
@@ -132,6 +136,8 @@ func (p *parser) product() expr {
 	return e
 }
 
+// unary reads a value with its signs. withFilters says whether filters, tests and calls behind
+// it belong to it: in -x|abs they belong to -x, not to x.
 func (p *parser) unary(withFilters bool) expr {
 	defer p.nest()()
 	var e expr
@@ -189,12 +195,15 @@ func (p *parser) primary() expr {
 	case kindNumber:
 		return constant(t.value)
 	case "(":
-		e := p.tuple(true, true)
+		e := tupleOf(nil)
+		if !p.atTupleEnd(nil) {
+			e = p.tuple(p.expression)
+		}
 		p.expect(")")
 		return e
 	case "[":
 		var elements []expr
-		p.separated("]", func() { elements = append(elements, p.expression(true)) })
+		p.separated("]", func() { elements = append(elements, p.expression()) })
 		return func(r *run, s *scope) Value { return List(evalAll(r, s, elements)) }
 	case "{":
 		return p.dict(t.line)
@@ -207,9 +216,9 @@ func (p *parser) primary() expr {
 func (p *parser) dict(line int) expr {
 	var keys, values []expr
 	p.separated("}", func() {
-		keys = append(keys, p.expression(true))
+		keys = append(keys, p.expression())
 		p.expect(":")
-		values = append(values, p.expression(true))
+		values = append(values, p.expression())
 	})
 	return func(r *run, s *scope) Value {
 		r.spend(2 * elementCost * (len(keys) + 1))
@@ -217,7 +226,7 @@ func (p *parser) dict(line int) expr {
 		for i := range keys {
 			key, value := keys[i](r, s), values[i](r, s)
 			r.line = line
-			r.key(key)
+			r.checkKey(key)
 			d.Set(key, value)
 		}
 		return d
@@ -243,12 +252,12 @@ func (p *parser) atTupleEnd(ends []string) bool {
 	return k == kindVarEnd || k == kindBlockEnd || k == ")" || p.isName(ends...)
 }
 
-// tuple reads an expression, or several with commas between.
-func (p *parser) tuple(withCondition, mayBeEmpty bool) expr {
+// tuple reads an element, or several with commas between, which are a tuple.
+func (p *parser) tuple(element func() expr) expr {
 	var parts []expr
 	isTuple := false
 	for !p.atTupleEnd(nil) {
-		parts = append(parts, p.expression(withCondition))
+		parts = append(parts, element())
 		if !p.acceptOp(",") {
 			break
 		}
@@ -257,7 +266,7 @@ func (p *parser) tuple(withCondition, mayBeEmpty bool) expr {
 	switch {
 	case !isTuple && len(parts) == 1:
 		return parts[0]
-	case !isTuple && !mayBeEmpty:
+	case !isTuple:
 		fail(p.peek().line, "found %s, want an expression", p.peek())
 	}
 	return tupleOf(parts)
@@ -298,7 +307,7 @@ func (p *parser) subscript(of expr) expr {
 		if p.isOp(":") || p.isOp("]") {
 			return nil
 		}
-		return p.expression(true)
+		return p.expression()
 	}
 	start := part()
 	if start != nil && p.acceptOp("]") {
@@ -333,11 +342,11 @@ func itemOf(of, key expr, line int) expr {
 
 func (p *parser) call(e expr) expr {
 	line := p.peek().line
-	return with(e, p.arguments(), line, (*run).call)
+	return withArguments(e, p.arguments(), line, (*run).call)
 }
 
-// with computes a value and its arguments, and then applies use to them.
-func with(of expr, args callArgs, line int, use func(r *run, v Value, a arguments) Value) expr {
+// withArguments computes a value and its arguments, and then applies use to them.
+func withArguments(of expr, args callArgs, line int, use func(r *run, v Value, a arguments) Value) expr {
 	return func(r *run, s *scope) Value {
 		v := of(r, s)
 		a := args.eval(r, s)
@@ -353,7 +362,7 @@ func (p *parser) filter(e expr) expr {
 	if p.isOp("(") {
 		args = p.arguments()
 	}
-	return with(e, args, name.line, func(r *run, v Value, a arguments) Value { return r.filter(name.text, v, a) })
+	return withArguments(e, args, name.line, func(r *run, v Value, a arguments) Value { return r.filter(name.text, v, a) })
 }
 
 // arguments reads the arguments of a call, with the brackets.
@@ -365,16 +374,16 @@ func (p *parser) arguments() callArgs {
 		switch {
 		case p.acceptOp("*"):
 			ok = a.list == nil
-			a.list = p.expression(true)
+			a.list = p.expression()
 		case p.isOp("**"):
 			fail(line, "arguments out of a dict are not supported: no published chat template has them")
 		case p.peek().kind == kindName && p.tokens[1].kind == "=":
 			a.names = append(a.names, p.next().text)
 			p.next()
-			a.named = append(a.named, p.expression(true))
+			a.named = append(a.named, p.expression())
 		default:
 			ok = a.list == nil && a.names == nil
-			a.positional = append(a.positional, p.expression(true))
+			a.positional = append(a.positional, p.expression())
 		}
 		failIf(!ok, line, "arguments in the wrong order")
 	})
@@ -397,7 +406,7 @@ func (p *parser) test(e expr) expr {
 		failIf(p.isName("is"), next.line, "tests cannot be chained with is")
 		args.positional = []expr{p.postfix(p.primary())}
 	}
-	is := with(e, args, line, func(r *run, v Value, a arguments) Value { return r.test(name, v, a) })
+	is := withArguments(e, args, line, func(r *run, v Value, a arguments) Value { return r.test(name, v, a) })
 	if negated {
 		return unary("not", is, line)
 	}

@@ -84,8 +84,8 @@ func size(v Value) int {
 // payKey pays for hashing a value.
 func (r *run) payKey(v Value) { r.spend(1 + size(v)) }
 
-// key returns the hash of a value, and fails for one that cannot be a key.
-func (r *run) key(v Value) any {
+// checkKey fails for a value that cannot be a key, and returns the hash of others.
+func (r *run) checkKey(v Value) any {
 	r.payKey(v)
 	h, ok := hash(v)
 	_, isTuple := v.(tuple)

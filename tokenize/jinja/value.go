@@ -136,10 +136,10 @@ func hash(v Value) (h any, ok bool) {
 		return "s" + v, true
 	case markup:
 		return "s" + string(v), true
-	case List, tuple, *Dict:
+	case List, tuple, *Dict: // Python takes tuples, which no chat template has for keys
 		return nil, false
 	}
-	return v, true
+	return v, true // the other kinds are pointers, each equal to itself alone
 }
 
 func truthInt(b bool) int {

@@ -153,7 +153,8 @@ func writePython(calls []Call) string {
 		var given []string
 		d := json.NewDecoder(bytes.NewReader(c.Arguments))
 		begin, err := d.Token()
-		for begin == json.Delim('{') && err == nil && d.More() { // arguments that are not an object are written as none
+		isObject := begin == json.Delim('{') // other arguments are written as none
+		for isObject && err == nil && d.More() {
 			var key json.Token
 			var value json.RawMessage
 			if key, err = d.Token(); err == nil {

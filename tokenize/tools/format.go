@@ -106,7 +106,7 @@ const probed = `{
 // tools to the model, or uses an unsupported form of calls.
 func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	f := &Format{}
-	if err := f.know(talk.Tools); err != nil {
+	if err := f.readTools(talk.Tools); err != nil {
 		return nil, err
 	}
 	var c tokenize.Conversation
@@ -159,8 +159,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// know reads the descriptions of tools.
-func (f *Format) know(list tokenize.Data) error {
+// readTools reads the descriptions of tools.
+func (f *Format) readTools(list tokenize.Data) error {
 	text, err := list.MarshalJSON()
 	if err != nil {
 		return err

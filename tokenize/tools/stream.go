@@ -54,7 +54,7 @@ func (s *Stream) Add(text string) (content string, calls []Call) {
 			more = s.begin()
 		case talking:
 			var mark string
-			if mark, more = s.until(&out); more {
+			if mark, more = s.addUntilMark(&out); more {
 				s.state, s.at, s.quoted, s.close = calling, len(mark), false, s.f.close
 				if mark != s.f.open {
 					s.close = functionEnd
@@ -121,9 +121,9 @@ func (s *Stream) begin() bool {
 	return true
 }
 
-// until adds held text up to a mark that begins a call to the content, and returns the mark
+// addUntilMark adds held text up to a mark that begins a call to the content, and returns the mark
 // if there is one. Text that may be the beginning of a mark stays held.
-func (s *Stream) until(out *strings.Builder) (mark string, found bool) {
+func (s *Stream) addUntilMark(out *strings.Builder) (mark string, found bool) {
 	n := len(s.held)
 	for _, m := range s.f.begin {
 		if i := bytes.Index(s.held, []byte(m)); i >= 0 && i < n {
@@ -148,7 +148,7 @@ func (s *Stream) call(out *strings.Builder, calls *[]Call) bool {
 		s.fail(fmt.Errorf("there are more than %d calls", maxCalls))
 		s.state = plain
 		return true
-	case s.found():
+	case s.atEndMark():
 		s.end(out, calls, s.at, len(s.close))
 		return true
 	case s.at > maxCallBytes:
@@ -159,9 +159,9 @@ func (s *Stream) call(out *strings.Builder, calls *[]Call) bool {
 	return false
 }
 
-// found moves on to the mark that ends a call, and reports whether it is there. Marks in a
+// atEndMark moves on to the mark that ends a call, and reports whether it is there. Marks in a
 // JSON string do not count, nor do those in an argument of a call without the mark open.
-func (s *Stream) found() bool {
+func (s *Stream) atEndMark() bool {
 	bare := s.close == functionEnd
 	if s.close == "" {
 		s.at = len(s.held)

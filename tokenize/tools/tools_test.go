@@ -111,7 +111,7 @@ func TestNames(t *testing.T) {
 		if err := d.UnmarshalJSON([]byte("[" + strings.Join(list, ", ") + "]")); err != nil {
 			t.Fatal(err)
 		}
-		if err := new(Format).know(d); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := new(Format).readTools(d); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", names, err, want)
 		}
 	}
