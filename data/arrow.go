@@ -176,7 +176,7 @@ func (m *arrowMessages) read(n int64) []byte {
 // decompress them. A compressed buffer begins with its decompressed length, or with -1 if it is not
 // compressed.
 func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
-	o := flatbuffers.UOffsetT(batch.Offset(slot(2)))
+	o := flatbuffers.UOffsetT(batch.Offset(slot(2))) // the field of buffers; 3 is that of the compression
 	total := int64(0)
 	for i := 0; o != 0 && i < batch.VectorLen(o); i++ {
 		at := batch.Vector(o) + flatbuffers.UOffsetT(16*i)
@@ -261,9 +261,9 @@ func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
 		}
 	}
 	switch {
-	case kind == "column" && t.GetByteSlot(slot(2), 0) == 10: // the type is one of times
+	case kind == "column" && t.GetByteSlot(slot(2), 0) == 10: // the type in field 3 is one of times
 		m.subtable(t, 3, "timestamp", depth)
-	case kind == "batch":
+	case kind == "batch": // field 2 has the buffers, 4 how many of them each column of variable parts has
 		m.batch = t
 		buffers, counts := flatbuffers.UOffsetT(t.Offset(slot(2))), flatbuffers.UOffsetT(t.Offset(slot(4)))
 		for i := 0; counts != 0 && i < t.VectorLen(counts); i++ {

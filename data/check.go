@@ -297,8 +297,8 @@ func (r checkReport) findings() []namedFinding {
 	}
 }
 
-// asked says in which forms prompts ask for the answer, and where the reward looks for it.
-func (r checkReport) asked() string {
+// formsAsked says in which forms prompts ask for the answer, and where the reward looks for it.
+func (r checkReport) formsAsked() string {
 	var list []string
 	unread := false
 	for _, f := range forms {
@@ -355,7 +355,7 @@ func (r checkReport) String() string {
 	if text := r.NotRead(); text != "" {
 		fmt.Fprintln(&b, text)
 	}
-	b.WriteString(r.asked())
+	b.WriteString(r.formsAsked())
 	if l := r.Lengths; l != nil {
 		fmt.Fprintf(&b, "prompt tokens: mean %.1f, median %d, 95 %% %d, 99 %% %d, most %d\n", l.Mean, l.Median, l.P95, l.P99, l.Max)
 		most := slices.Max(append([]int{1}, l.Counts...))

@@ -36,8 +36,8 @@ const (
 	idPart
 )
 
-// look finds the columns of a row.
-func (c *columns) look(row Object) {
+// locate finds the columns of a row.
+func (c *columns) locate(row Object) {
 	if c.shape != nil && slices.EqualFunc(c.shape, row, func(name string, m Member) bool { return name == m.Name }) {
 		return
 	}
@@ -178,7 +178,7 @@ func lookup(o Object, path string) (any, bool) {
 
 // problem makes a problem of a record. The error says why the row is dropped.
 func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem, *rowError) {
-	c.look(rec.Object)
+	c.locate(rec.Object)
 	c.behind++
 	if rec.Line != c.line {
 		c.line, c.behind = rec.Line, 0
@@ -209,7 +209,7 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 		p.Choices = labeled(c.opts.Offers(rec.Object))
 		row.read = append(row.read, rec.Object.ChoiceColumn())
 	}
-	rest.note(row)
+	rest.noteColumns(row)
 	if p.ID, _ = scalar(values[idPart]); p.ID == "" {
 		p.ID = name + ":" + strconv.Itoa(rec.Line)
 		if c.behind > 0 {
@@ -233,8 +233,8 @@ const (
 	noAfterHash    = "nothing behind the #### of the answer"
 )
 
-// promptOf returns the text of a prompt: a string, or a conversation of one
-// message from the user.
+// promptOf returns the text of a prompt that messagesOf did not read: a string, the bytes of a
+// column of Parquet without a type, or a conversation of one message from the user.
 func promptOf(value any) (text, reason string) {
 	if list, ok := value.([]any); ok && len(list) == 1 {
 		message, _ := list[0].(Object)
@@ -248,7 +248,7 @@ func promptOf(value any) (text, reason string) {
 		return "", noPrompt
 	case string:
 		text = v
-		if listOfObjects.MatchString(v) {
+		if listOfObjects.MatchString(v) { // messagesOf reads it if it is one
 			return "", oddText
 		}
 	case []byte:
@@ -423,8 +423,8 @@ var bookkeeping = regexp.MustCompile(`(?i)^(?:.*_)?(?:id|idx|index|uuid|source|d
 // media matches columns with pictures, sounds and films.
 var media = regexp.MustCompile(`(?i)image|picture|video|audio|multi_?modal`)
 
-// note notes the columns of a row.
-func (u *unread) note(r reading) {
+// noteColumns notes the columns of a row.
+func (u *unread) noteColumns(r reading) {
 	for _, m := range r.Object {
 		if u.known[m.Name] || !hasValue(m.Value) {
 			continue

@@ -265,7 +265,7 @@ func (r *reader) row() (record, error) {
 			return record{}, err
 		}
 		if r.file != r.records.file {
-			if err := r.begin(rec); err != nil {
+			if err := r.beginFile(rec); err != nil {
 				return record{}, err
 			}
 		}
@@ -283,15 +283,15 @@ func (r *reader) row() (record, error) {
 	}
 }
 
-// begin goes to the next file.
-func (r *reader) begin(first record) error {
-	if err := r.ended(); err != nil {
+// beginFile goes to the next file.
+func (r *reader) beginFile(first record) error {
+	if err := r.checkEnded(); err != nil {
 		return err
 	}
 	r.file, r.columns = r.records.file, columns{opts: r.opts}
 	fail := func(err error) error { return &rowError{File: first.File, Err: err} }
 	if !r.demonstrations {
-		r.columns.look(first.Object)
+		r.columns.locate(first.Object)
 	}
 	// If all rows have the same columns, a wrong name is an error at once.
 	if uniform := r.records.src.Columns != nil; !uniform {
@@ -319,8 +319,8 @@ func (r *reader) headed(err error) error {
 	return fmt.Errorf("%w; the first line of the file is read as the names of the columns: put such a line there", err)
 }
 
-// ended returns an error if no row of the file that was read had a column that is needed.
-func (r *reader) ended() error {
+// checkEnded returns an error if no row of the file that was read had a column that is needed.
+func (r *reader) checkEnded() error {
 	if r.file < 0 {
 		return nil
 	}
@@ -332,7 +332,7 @@ func (r *reader) ended() error {
 
 // end returns io.EOF, or an error about the dataset as a whole.
 func (r *reader) end() error {
-	if err := r.ended(); err != nil {
+	if err := r.checkEnded(); err != nil {
 		return err
 	}
 	if len(r.unseen) > 0 && r.report.Read > 0 {
@@ -362,7 +362,7 @@ func Load(path string, o Options) ([]Problem, Report, error) {
 			return nil, r.Report(), err
 		}
 		problems = append(problems, p)
-		memory.keep(problems, r.columns.used[promptPart])
+		memory.countNewest(problems, r.columns.used[promptPart])
 	}
 	report := r.Report()
 	report.LeftOut = memory.leftOut

@@ -37,10 +37,10 @@ func findFiles(path, splitName string) ([]file, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return folder(path, splitName)
+		return listFolder(path, splitName)
 	case err == nil:
 		paths, err := amongSplits(filepath.Dir(path), splitName, []string{path})
-		return named(paths, filepath.Dir(path), ""), err
+		return nameFiles(paths, filepath.Dir(path), ""), err
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("data: %w", err)
 	}
@@ -71,7 +71,7 @@ func findFiles(path, splitName string) ([]file, error) {
 	if paths, err = amongSplits(commonFolder(paths), splitName, paths); err != nil {
 		return nil, err
 	}
-	return named(paths, commonFolder(paths), within), nil
+	return nameFiles(paths, commonFolder(paths), within), nil
 }
 
 // patternFolder returns the deepest folder of a glob that exists, even if its name has
@@ -87,10 +87,10 @@ func patternFolder(glob string) string {
 	return dir
 }
 
-// folder lists the data files of a folder: those that the description of a
+// listFolder lists the data files of a folder: those that the description of a
 // Hugging Face `datasets` folder names, else all files with the extension of a
 // data file in the folder or in its subfolder "data".
-func folder(dir, splitName string) ([]file, error) {
+func listFolder(dir, splitName string) ([]file, error) {
 	var dict struct{ Splits []string }
 	found, err := describes(dir, "dataset_dict.json", &dict)
 	if err != nil {
@@ -147,10 +147,10 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 			}
 			paths = append(paths, filepath.Join(dir, f.Filename))
 		}
-		return named(paths, dir, root), nil
+		return nameFiles(paths, dir, root), nil
 	}
-	if paths, err := ofCard(dir, splitName); err != nil || len(paths) > 0 {
-		return named(paths, dir, root), err
+	if paths, err := filesOfCard(dir, splitName); err != nil || len(paths) > 0 {
+		return nameFiles(paths, dir, root), err
 	}
 	var folders []string
 	for _, sub := range []string{dir, filepath.Join(dir, "data")} {
@@ -159,8 +159,8 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 			return nil, fmt.Errorf("data: %w", err)
 		}
 		if len(paths) > 0 {
-			paths, err := ofSplit(sub, splitName, paths)
-			return named(paths, dir, root), err
+			paths, err := filesOfSplit(sub, splitName, paths)
+			return nameFiles(paths, dir, root), err
 		}
 		folders = append(folders, others...)
 	}
@@ -170,9 +170,9 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 	return nil, fmt.Errorf("data: %q: no data file (%s) in the folder", dir, strings.Join(Extensions(), ", "))
 }
 
-// ofCard lists the files that a repository's card, the head of README.md, names for a split;
+// filesOfCard lists the files that a repository's card, the head of README.md, names for a split;
 // none if it names none that are there.
-func ofCard(dir, splitName string) ([]string, error) {
+func filesOfCard(dir, splitName string) ([]string, error) {
 	path := filepath.Join(dir, "README.md")
 	text, _ := files.ReadIn(path, maxMetadata)
 	head, isCard := strings.CutPrefix(strings.ReplaceAll(string(text), "\r\n", "\n"), "---\n")
@@ -279,13 +279,13 @@ func amongSplits(dir, splitName string, paths []string) ([]string, error) {
 	if splitName == "" || !slices.ContainsFunc(paths, named) {
 		return paths, nil
 	}
-	return ofSplit(dir, splitName, paths)
+	return filesOfSplit(dir, splitName, paths)
 }
 
-// ofSplit keeps the files of one split. It is an error if the folder has several
+// filesOfSplit keeps the files of one split. It is an error if the folder has several
 // splits and none is chosen: test problems must not get into training. Files without a split
 // in their names are those of train beside others that are of a split, but none of train.
-func ofSplit(dir, splitName string, paths []string) ([]string, error) {
+func filesOfSplit(dir, splitName string, paths []string) ([]string, error) {
 	bySplit := map[string][]string{}
 	for _, p := range paths {
 		where, _ := filepath.Rel(dir, p)
@@ -324,8 +324,8 @@ func oneSplit(dir, wanted string, have []string) (string, error) {
 		"data.split", "eval.split")
 }
 
-// named gives each path its name for ids, relative to dir.
-func named(paths []string, dir, root string) []file {
+// nameFiles gives each path its name for ids, relative to dir.
+func nameFiles(paths []string, dir, root string) []file {
 	list := make([]file, len(paths))
 	for i, p := range paths {
 		name, err := filepath.Rel(dir, p)

@@ -23,7 +23,7 @@ var maxLine = 128 << 20
 // further than that byte, since somebody may be typing the input.
 func openJSON(in Input) (*Rows, error) {
 	s := &jsonValues{r: in.Text, line: 1}
-	c, err := s.peek()
+	c, err := s.skipBlanks()
 	if err == io.EOF {
 		return nil, errors.New("no rows: the file has only blank lines")
 	}
@@ -84,8 +84,8 @@ type jsonValues struct {
 	lines   bool   // the first object stood on a line of its own
 }
 
-// peek skips blanks and returns the byte behind them.
-func (s *jsonValues) peek() (byte, error) {
+// skipBlanks skips blanks and returns the byte behind them.
+func (s *jsonValues) skipBlanks() (byte, error) {
 	for {
 		head, err := s.r.Peek(1)
 		if err != nil {
@@ -117,14 +117,14 @@ func (s *jsonValues) rest() []byte {
 // nextObject reads the next object of a file of objects in sequence. It skips unreadable
 // text up to the end of its line.
 func (s *jsonValues) nextObject() (o Object, line int, err error) {
-	c, err := s.peek()
+	c, err := s.skipBlanks()
 	if err != nil {
 		return nil, s.line, err
 	}
 	line = s.line
 	if c != '{' && c != '[' {
 		err = badLine{fmt.Errorf("not a JSON object but %.60q", s.rest())}
-	} else if err = s.value(); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
+	} else if err = s.readValue(); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 		o, err = parseObject(bytes.TrimRight(s.text, " \t\r\n"))
 		if err == nil {
 			err = s.endOfLine()
@@ -177,20 +177,20 @@ func (s *jsonValues) endOfLine() error {
 // nextElement reads the next element of an array.
 func (s *jsonValues) nextElement() (Object, int, error) {
 	s.row++
-	c, err := s.peek()
+	c, err := s.skipBlanks()
 	if err == nil && c == ']' {
 		s.r.Discard(1)
-		return nil, s.row, s.end()
+		return nil, s.row, s.readEnd()
 	}
 	if err == nil && s.row > 1 {
 		if c != ',' {
 			return nil, s.row, fmt.Errorf("not JSON: %q stands after an element of the array", c)
 		}
 		s.r.Discard(1)
-		_, err = s.peek()
+		_, err = s.skipBlanks()
 	}
 	if err == nil {
-		err = s.value()
+		err = s.readValue()
 	}
 	if err != nil {
 		return nil, s.row, unexpectedEnd(err)
@@ -199,23 +199,23 @@ func (s *jsonValues) nextElement() (Object, int, error) {
 	return o, s.row, err
 }
 
-// end reads the text after the array: nothing, or the rest of the enclosing object. At
+// readEnd reads the text after the array: nothing, or the rest of the enclosing object. At
 // the end of the file the error is io.EOF.
-func (s *jsonValues) end() error {
+func (s *jsonValues) readEnd() error {
 	for s.wrapped {
 		var parts [2]string // the name and the value of a member
-		c, err := s.peek()
+		c, err := s.skipBlanks()
 		for i := 0; err == nil && c != '}' && i < len(parts); i++ {
 			if c != ",:"[i] {
 				return fmt.Errorf("not JSON: %q stands in the object around the array", c)
 			}
 			s.r.Discard(1)
-			if _, err = s.peek(); err == nil {
-				err = s.value()
+			if _, err = s.skipBlanks(); err == nil {
+				err = s.readValue()
 			}
 			parts[i] = string(s.text)
 			if err == nil {
-				c, err = s.peek()
+				c, err = s.skipBlanks()
 			}
 		}
 		switch {
@@ -228,7 +228,7 @@ func (s *jsonValues) end() error {
 			return fmt.Errorf("there is a second list of rows, %s: write each into a file of its own", parts[0])
 		}
 	}
-	if _, err := s.peek(); err != nil {
+	if _, err := s.skipBlanks(); err != nil {
 		return err
 	}
 	return errors.New("there is more after the array's end")
@@ -249,10 +249,10 @@ func unexpectedEnd(err error) error {
 // errUnfinished is the error about an object that has no end before the next object begins.
 var errUnfinished error = badLine{errors.New("not JSON: the object does not end before the next one begins")}
 
-// value reads the value that begins here into s.text. It ends at its last bracket, or
+// readValue reads the value that begins here into s.text. It ends at its last bracket, or
 // without brackets at the first byte that cannot belong to it; nothing else is checked.
 // If the file ends inside the value, the error is io.ErrUnexpectedEOF.
-func (s *jsonValues) value() error {
+func (s *jsonValues) readValue() error {
 	v := valueEnd{lines: s.lines}
 	for s.text = s.text[:0]; ; {
 		if _, err := s.r.Peek(1); err != nil {

@@ -24,9 +24,9 @@ type fieldMemory struct {
 	visits  int             // how many columns of problems were visited to make room
 }
 
-// keep counts the fields of the newest problem, and makes room if they are too
+// countNewest counts the fields of the newest problem, and makes room if they are too
 // many. prompts are the columns whose texts the problems hold in any case.
-func (m *fieldMemory) keep(problems []Problem, prompts []string) {
+func (m *fieldMemory) countNewest(problems []Problem, prompts []string) {
 	newest := &problems[len(problems)-1]
 	if len(m.out) > 0 {
 		newest.remove(m.out)

@@ -105,7 +105,7 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 			}
 			continue
 		}
-		r.unread.note(row)
+		r.unread.noteColumns(row)
 		r.report.Rows++
 	}
 	if r.report.Rows == 0 {
@@ -232,7 +232,7 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 		if !ok {
 			return d, fmt.Errorf("%s (column %q)", oddMessages, c.Messages)
 		}
-		messages, reason := row.earlier(messages)
+		messages, reason := row.withEarlierTurns(messages)
 		if reason != "" {
 			return d, errors.New(reason)
 		}
@@ -240,7 +240,7 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 	}
 	asked, _ := lookup(row.Object, c.Prompt)
 	answer, _ := lookup(row.Object, c.Response)
-	prompt, chats, reason := row.asked(asked, c.Prompt, byName)
+	prompt, chats, reason := row.promptMessages(asked, c.Prompt, byName)
 	switch reason {
 	case "":
 	case noPrompt:

@@ -113,7 +113,7 @@ func TestFieldsAreBounded(t *testing.T) {
 		for _, p := range whole {
 			p.Fields = slices.Clone(p.Fields)
 			problems = append(problems, p)
-			memory.keep(problems, []string{"problem"})
+			memory.countNewest(problems, []string{"problem"})
 		}
 		slices.Sort(memory.leftOut)
 		slices.Sort(tt.want)

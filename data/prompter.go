@@ -45,9 +45,9 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	}
 	// A template that names the choices shows them itself.
 	if len(p.Template.Columns) == 0 {
-		q.offer()
-	} else if whole := around.Render(q.Text); offer(whole, q.Choices) != whole {
-		q.offer()
+		q.addChoices()
+	} else if whole := around.Render(q.Text); withChoices(whole, q.Choices) != whole {
+		q.addChoices()
 	}
 	switch {
 	case err != nil:
@@ -98,9 +98,9 @@ func (p *Prompter) Talk(q Problem) (c tokenize.Conversation, chat bool, err erro
 	return c, true, err
 }
 
-// offer puts the choices behind the text and the last message of a copy of a problem.
-func (q *Problem) offer() {
-	offered := offer(q.Text, q.Choices)
+// addChoices puts the choices behind the text and the last message of a copy of a problem.
+func (q *Problem) addChoices() {
+	offered := withChoices(q.Text, q.Choices)
 	if q.Chat != nil && offered != q.Text {
 		chat := *q.Chat
 		chat.Messages = slices.Clone(chat.Messages)
@@ -184,8 +184,8 @@ func (r *reading) take(names []string) any {
 	return value
 }
 
-// leave notes that the column that was taken last is about something else.
-func (r *reading) leave() any {
+// putBack notes that the column that was taken last is about something else.
+func (r *reading) putBack() any {
 	r.read = r.read[:len(r.read)-1]
 	return nil
 }
@@ -199,7 +199,7 @@ func (o Object) Prompt(value any) (text string, chat *Chat, reason string) {
 // prompt returns the prompt of a row. A column that was found by its name may be an
 // instruction with an input.
 func (r *reading) prompt(value any, column string, byName bool) (text string, chat *Chat, reason string) {
-	messages, isChat, reason := r.asked(value, column, byName)
+	messages, isChat, reason := r.promptMessages(value, column, byName)
 	if reason != "" {
 		return "", nil, reason
 	}
@@ -237,10 +237,10 @@ func (r *reading) prompt(value any, column string, byName bool) (text string, ch
 	return text, chat, ""
 }
 
-// asked returns the messages of a prompt, which is a text or a list of messages, behind the
+// promptMessages returns the messages of a prompt, which is a text or a list of messages, behind the
 // system message and the earlier turns that other columns of the row have. isChat is false for
 // a text alone.
-func (r *reading) asked(value any, column string, byName bool) (messages []any, isChat bool, reason string) {
+func (r *reading) promptMessages(value any, column string, byName bool) (messages []any, isChat bool, reason string) {
 	messages, isChat = messagesOf(value)
 	if !isChat {
 		text, reason := promptOf(value)
@@ -249,24 +249,24 @@ func (r *reading) asked(value any, column string, byName bool) (messages []any, 
 		}
 		if byName && strings.EqualFold(column, "instruction") {
 			if input, ok := scalar(r.take(inputNames)); !ok {
-				r.leave()
+				r.putBack()
 			} else if input != "" {
 				text += "\n\n" + input
 			}
 		}
 		messages = []any{Object{{"role", "user"}, {"content", text}}}
 	}
-	whole, reason := r.earlier(messages)
+	whole, reason := r.withEarlierTurns(messages)
 	return whole, isChat || len(whole) > len(messages), reason
 }
 
-// earlier puts the row's earlier turns and its system message in front of messages, unless
+// withEarlierTurns puts the row's earlier turns and its system message in front of messages, unless
 // these have a system message of their own.
-func (r *reading) earlier(messages []any) (whole []any, reason string) {
+func (r *reading) withEarlierTurns(messages []any) (whole []any, reason string) {
 	isSystem := func(m any) bool { o, _ := m.(Object); role, _ := o.Get("role"); return role == "system" }
 	history := r.take(historyNames)
 	if text, isText := history.(string); isText && !strings.HasPrefix(strings.TrimSpace(text), "[") {
-		history = r.leave()
+		history = r.putBack()
 	}
 	if history != nil {
 		turns, ok := turnsOf(history)
@@ -286,7 +286,7 @@ func (r *reading) earlier(messages []any) (whole []any, reason string) {
 	if text, odd := contentOf(Object{{"content", system}}); odd == "" {
 		return slices.Insert(slices.Clone(messages), 0, any(Object{{"role", "system"}, {"content", text}})), ""
 	} else if system != nil {
-		r.leave()
+		r.putBack()
 	}
 	return messages, ""
 }

@@ -213,8 +213,8 @@ func shown(column string, value any) (text string, ok bool) {
 	return string(appendJSON(nil, value)), true
 }
 
-// offer puts the choices behind a problem that does not have them yet.
-func offer(problem string, choices []string) string {
+// withChoices puts the choices behind a problem that does not have them yet.
+func withChoices(problem string, choices []string) string {
 	has := func(choice string) bool {
 		label, text, _ := strings.Cut(choice, ". ")
 		for at, end := 0, 0; ; at += end + 1 {

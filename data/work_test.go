@@ -49,7 +49,7 @@ func TestManyFields(t *testing.T) {
 		var problems []Problem
 		for i := range rows {
 			problems = append(problems, Problem{Fields: Object{{fmt.Sprint("c", i), strings.Repeat("x", 100)}}})
-			memory.keep(problems, []string{"prompt"})
+			memory.countNewest(problems, []string{"prompt"})
 		}
 		if kept := rows - len(memory.leftOut); kept < 20 || memory.total > memory.budget {
 			t.Errorf("%d rows: %d columns kept, of %d bytes", rows, kept, memory.total)

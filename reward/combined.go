@@ -121,7 +121,7 @@ func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, e
 		all.Go(func() error {
 			scores, err := p.Reward.Score(ctx, group)
 			if err == nil {
-				err = checkScores(scores, len(group), false)
+				err = checkScores(scores, len(group), false) // a part is not a Combined
 			}
 			parts[k] = scores
 			if err != nil {
@@ -172,7 +172,7 @@ func (c *Combined) combine(of []Score) Score {
 	default:
 		out.Value = sum
 	}
-	c.judged(&out, of, ended)
+	c.setVerdict(&out, of, ended)
 	return out
 }
 
@@ -189,9 +189,9 @@ func (s *Score) add(part string, of Score) {
 	}
 }
 
-// judged sets the verdict, the answer and the reason: those of the judge, or else the
+// setVerdict sets the verdict, the answer and the reason: those of the judge, or else the
 // first answer and all reasons.
-func (c *Combined) judged(out *Score, of []Score, ended int) {
+func (c *Combined) setVerdict(out *Score, of []Score, ended int) {
 	judge := c.judge()
 	if judge >= 0 {
 		s := of[judge]

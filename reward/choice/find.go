@@ -25,12 +25,12 @@ func (r *rule) find(o options, response string) (picked []int, reason string) {
 	in := func(where string) bool { return r.Where == where || r.Where == "auto" }
 	if in("boxed") {
 		if box := lastBoxes(s); strings.TrimSpace(box) != "" {
-			return o.read(box, false)
+			return o.readWhole(box)
 		}
 	}
 	if in("tag") {
 		if tag, ok := (texts.Extract{Where: "tag", Tag: "answer"}).Find(s); ok {
-			return o.read(tag, false)
+			return o.readWhole(tag)
 		}
 	}
 	if in("phrase") {
@@ -41,9 +41,9 @@ func (r *rule) find(o options, response string) (picked []int, reason string) {
 	switch {
 	case in("last_line"):
 		line, _ := texts.Extract{Where: "last_line"}.Find(s)
-		return o.read(line, false)
+		return o.readWhole(line)
 	case r.Where == "whole":
-		return o.read(s, false)
+		return o.readWhole(s)
 	}
 	return nil, "no answer in the response"
 }
@@ -149,7 +149,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 		}
 		if no := refusal.FindString(rest); no != "" {
 			if _, isText := o.withText(rest); !isText {
-				not, _ := o.read(rest[len(no):], true)
+				not, _ := o.readProse(rest[len(no):])
 				if not == nil {
 					return nil, refusedReason, true
 				}
@@ -157,7 +157,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 				continue
 			}
 		}
-		picked, reason = o.read(rest, true)
+		picked, reason = o.readProse(rest)
 		switch {
 		case slices.ContainsFunc(picked, func(at int) bool { return slices.Contains(refused, at) }):
 			return nil, refusedReason, true
@@ -184,16 +184,16 @@ func (o options) subject(s string, at []int) (picked []int, named bool) {
 	if disputed.MatchString(clause) {
 		return nil, false
 	}
-	picked, _ = o.read(clause[len(said.FindString(clause)):], false)
+	picked, _ = o.readWhole(clause[len(said.FindString(clause)):])
 	if comma := strings.LastIndex(clause, ","); picked == nil && comma >= 0 {
-		picked, _ = o.read(clause[comma+1:], false)
+		picked, _ = o.readWhole(clause[comma+1:])
 	}
 	if picked == nil {
-		return nil, o.named(clause, nil)
+		return nil, o.namesOther(clause, nil)
 	}
 	for _, denial := range matches(s[at[1]:], verdicts, denied) {
 		after := strings.TrimSpace(s[at[1] : at[1]+denial[0]])
-		if again, _ := o.read(after[strings.LastIndexAny(after, "\n.,;:!?")+1:], false); slices.ContainsFunc(again,
+		if again, _ := o.readWhole(after[strings.LastIndexAny(after, "\n.,;:!?")+1:]); slices.ContainsFunc(again,
 			func(x int) bool { return slices.Contains(picked, x) }) {
 			return nil, true
 		}

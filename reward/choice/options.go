@@ -143,7 +143,7 @@ func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 	if may("label") {
 		letters := o
 		letters.byText = nil // a text alone is not a label
-		set, _ := letters.read(answer, false)
+		set, _ := letters.readWhole(answer)
 		add(set)
 	}
 	isLabel := len(readings) > 0

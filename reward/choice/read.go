@@ -164,9 +164,15 @@ func (o options) letters(s string) (picked []int) {
 	return picked
 }
 
-// read returns the choices, sorted, that a statement picks. In prose, more may
+// readWhole is readPicks of a text that consists of a statement.
+func (o options) readWhole(s string) (picked []int, reason string) { return o.readPicks(s, false) }
+
+// readProse is readPicks of a text in which more may follow the statement in its line.
+func (o options) readProse(s string) (picked []int, reason string) { return o.readPicks(s, true) }
+
+// readPicks returns the choices, sorted, that a statement picks. In prose, more may
 // follow it in its line. If it picks none, the reason says why.
-func (o options) read(s string, prose bool) (picked []int, reason string) {
+func (o options) readPicks(s string, prose bool) (picked []int, reason string) {
 	if len(s) > longest {
 		return nil, tooMuchText
 	}
@@ -193,7 +199,7 @@ func (o options) read(s string, prose bool) (picked []int, reason string) {
 		return sorted(picked), ""
 	case len(picked) == 1:
 		return o.readText(last, rest, prose)
-	case !prose || o.named(firstSentence(rest, true), picked):
+	case !prose || o.namesOther(firstSentence(rest, true), picked):
 		return nil, several
 	}
 	return sorted(picked), ""
@@ -232,7 +238,7 @@ func (o options) readText(m mark, rest string, prose bool) (picked []int, reason
 		o.article(m, rest):
 		return nil, unreadable
 	case !prose && m.bare && apart == rest:
-		if o.named(firstSentence(rest, true), []int{m.at}) {
+		if o.namesOther(firstSentence(rest, true), []int{m.at}) {
 			return nil, several
 		}
 		return nil, unreadable
@@ -248,14 +254,14 @@ func (o options) readText(m mark, rest string, prose bool) (picked []int, reason
 	switch {
 	case doubt.MatchString(text):
 		return nil, unreadable
-	case o.named(text, []int{m.at}):
+	case o.namesOther(text, []int{m.at}):
 		return nil, several
 	}
 	return []int{m.at}, ""
 }
 
-// named says whether s names a choice that is not in those, by its label or its text.
-func (o options) named(s string, besides []int) bool {
+// namesOther says whether s names a choice that is not in those, by its label or its text.
+func (o options) namesOther(s string, besides []int) bool {
 	before := ' '
 	for at := 0; at < len(s); {
 		r, n := utf8.DecodeRuneInString(s[at:])
@@ -277,15 +283,15 @@ func (o options) named(s string, besides []int) bool {
 	}
 	lower := strings.ToLower(s)
 	for i, text := range o.texts {
-		if text != "" && !slices.Contains(besides, i) && stands(lower, strings.ToLower(text)) {
+		if text != "" && !slices.Contains(besides, i) && containsWord(lower, strings.ToLower(text)) {
 			return true
 		}
 	}
 	return false
 }
 
-// stands says whether s contains word, not as part of other words.
-func stands(s, word string) bool {
+// containsWord says whether s contains word, not as part of other words.
+func containsWord(s, word string) bool {
 	for from := 0; ; {
 		at := strings.Index(s[from:], word)
 		if at < 0 {

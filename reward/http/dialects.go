@@ -23,11 +23,11 @@ func postGroup(ctx context.Context, s *Server, address string, group []reward.Sa
 		return err
 	}
 	scores, err := external.Decode(text, id, len(group))
-	return take(have, scores, address, err)
+	return storeScores(have, scores, address, err)
 }
 
-// take stores the scores of a group, or names the server whose answer could not be used.
-func take(have []*reward.Score, scores []reward.Score, address string, err error) error {
+// storeScores stores the scores of a group, or names the server whose answer could not be used.
+func storeScores(have []*reward.Score, scores []reward.Score, address string, err error) error {
 	if err != nil {
 		return fmt.Errorf("POST %s: %w", address, err)
 	}
@@ -60,7 +60,7 @@ func postQueries(ctx context.Context, s *Server, address string, group []reward.
 		ExtraLogs map[string]json.RawMessage `json:"extra_logs"`
 	}
 	if err := external.Read(text, &answer); err != nil {
-		return take(nil, nil, address, err)
+		return storeScores(nil, nil, address, err)
 	}
 	a := external.Answer{Rewards: answer.Rewards, Log: answer.ExtraLogs}
 	if len(answer.Scores) > 0 && string(answer.Scores) != "null" {
@@ -70,7 +70,7 @@ func postQueries(ctx context.Context, s *Server, address string, group []reward.
 		a.Log["scores"] = answer.Scores
 	}
 	scores, err := a.Scores(text, len(group))
-	return take(have, scores, address, err)
+	return storeScores(have, scores, address, err)
 }
 
 // verifyEach speaks the dialect of NeMo Gym's resources servers: a request for each

@@ -104,33 +104,33 @@ func (r *rule) score(sample reward.Sample) reward.Score {
 	if r.CompareGroup && len(golds) == 0 {
 		return reward.Score{Status: reward.Error, Reason: "the problem has no answer"}
 	}
-	no := reward.Score{Value: r.NoMatch}
+	miss := reward.Score{Value: r.NoMatch}
 	text, ok := texts.Extract{After: r.After}.Rest(sample.Response)
 	switch {
 	case sample.Truncated:
-		no.Reason = "truncated"
-		return no
+		miss.Reason = "truncated"
+		return miss
 	case !ok:
-		no.Reason = "no " + r.After + " in the response"
-		return no
+		miss.Reason = "no " + r.After + " in the response"
+		return miss
 	}
-	if no.Reason = r.format(sample, text); no.Reason != "" {
-		return no
+	if miss.Reason = r.format(sample, text); miss.Reason != "" {
+		return miss
 	}
 	if r.Pattern != "" {
 		var status reward.Status
-		if no.Answer, no.Reason, status = r.match(text); status != reward.OK {
-			return reward.Score{Status: status, Reason: no.Reason}
+		if miss.Answer, miss.Reason, status = r.match(text); status != reward.OK {
+			return reward.Score{Status: status, Reason: miss.Reason}
 		}
 		switch {
-		case no.Reason != "":
-			return no
-		case r.CompareGroup && !golds[no.Answer]:
-			no.Reason = "another text"
-			return no
+		case miss.Reason != "":
+			return miss
+		case r.CompareGroup && !golds[miss.Answer]:
+			miss.Reason = "another text"
+			return miss
 		}
 	}
-	return reward.Score{Value: r.Match, Answer: no.Answer, Reason: "a match"}
+	return reward.Score{Value: r.Match, Answer: miss.Answer, Reason: "a match"}
 }
 
 // mostSteps bounds a search: bytes of the text times matches in it. Finding a match may
