@@ -36,11 +36,11 @@ type noted struct {
 	Failed string `json:"failed,omitempty"` // the error in place of an observation
 }
 
-// turn returns what follows the newest turn of a response.
-func (x *play) turn(r sampler.Response) sampler.Observation {
+// answerTurn returns what follows the newest turn of a response.
+func (x *play) answerTurn(r sampler.Response) sampler.Observation {
 	p := x.round.player
 	t := Turn{Number: len(x.seen)}
-	malformed := x.read(&t, r)
+	malformed := x.readTurn(&t, r)
 	x.count++
 	x.last = t.Text
 	o, err := Observation{Messages: malformed}, error(nil)
@@ -65,7 +65,7 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 	case x.count >= p.MaxTurns:
 		return sampler.Observation{End: sampler.Length}
 	}
-	ids, err := x.append(r, o.Messages)
+	ids, err := x.appendMessages(r, o.Messages)
 	if err != nil {
 		return sampler.Observation{Err: err}
 	}
@@ -75,9 +75,9 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 // A journalError is an error of a Journal rather than of the environment.
 type journalError struct{ error }
 
-// read finds what the policy says in its newest turn, and the calls of tools in that. If a
+// readTurn finds what the policy says in its newest turn, and the calls of tools in that. If a
 // call cannot be read, a message says why, and the environment does not see the turn.
-func (x *play) read(t *Turn, r sampler.Response) (malformed []tokenize.Message) {
+func (x *play) readTurn(t *Turn, r sampler.Response) (malformed []tokenize.Message) {
 	k, before, ids := x.round.player.Prompter.Tokenizer, x.group.prompt, r.LastTurn()
 	if n := len(r.Observed); n > 0 {
 		before = r.Observed[n-1].IDs
@@ -101,7 +101,7 @@ func (x *play) read(t *Turn, r sampler.Response) (malformed []tokenize.Message) 
 func (x *play) observe(r sampler.Response) (o Observation, err error) {
 	journal := x.round.journal
 	if journal == nil {
-		return x.ask()
+		return x.askEnvironment()
 	}
 	key := x.key(r)
 	if value := journal.Recall(key); value != nil {
@@ -114,7 +114,7 @@ func (x *play) observe(r sampler.Response) (o Observation, err error) {
 		}
 		return n.Observation, err
 	}
-	o, err = x.ask()
+	o, err = x.askEnvironment()
 	if x.round.ctx.Err() != nil {
 		return o, err // the run is ending, which says nothing about the environment
 	}
@@ -138,17 +138,17 @@ func (x *play) key(r sampler.Response) string {
 	return fmt.Sprintf("%q %d %d %d %d", x.group.Problem.ID, x.group.Seed, x.group.Sample, x.count, all)
 }
 
-// ask gives the environment the turns that it has not seen, and returns its answer to the
+// askEnvironment gives the environment the turns that it has not seen, and returns its answer to the
 // last. If earlier answers came from the journal, the environment now sees those turns first.
-func (x *play) ask() (o Observation, err error) {
+func (x *play) askEnvironment() (o Observation, err error) {
 	unseen := x.seen[len(x.seen)-1:]
 	if x.episode == nil {
 		unseen = x.seen
 		for err = ErrFull; errors.Is(err, ErrFull); {
-			err = x.timed(x.begin)
+			err = x.withinTime(x.begin)
 			// A place that opens belongs to an episode that ends: this play keeps its place and takes
 			// another, so fewer episodes are under way from here on.
-			if errors.Is(err, ErrFull) && (x.round.begun.Load() == 0 || !x.round.take()) {
+			if errors.Is(err, ErrFull) && (x.round.begun.Load() == 0 || !x.round.takePlace()) {
 				return o, err
 			}
 		}
@@ -156,7 +156,7 @@ func (x *play) ask() (o Observation, err error) {
 	if err != nil {
 		return o, err
 	}
-	err = x.timed(func(ctx context.Context) error {
+	err = x.withinTime(func(ctx context.Context) error {
 		for _, t := range unseen {
 			t.Calls = slices.Clone(t.Calls)
 			episode := x.episode
@@ -194,9 +194,9 @@ func (x *play) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// timed asks the environment something within the time that it has for an answer and for
+// withinTime asks the environment something within the time that it has for an answer and for
 // all of the episode.
-func (x *play) timed(ask func(ctx context.Context) error) error {
+func (x *play) withinTime(ask func(ctx context.Context) error) error {
 	p := x.round.player
 	left := seconds(p.EpisodeSeconds) - x.spent
 	if left <= 0 {
@@ -219,7 +219,7 @@ func (x *play) end() {
 		x.round.begun.Add(-1)
 	}
 	if x.placed {
-		x.round.leave()
+		x.round.leavePlace()
 	}
 }
 
@@ -234,10 +234,10 @@ func (s Start) end(e Episode) {
 	}
 }
 
-// append returns the tokens of messages after a response: the chat template's text after
+// appendMessages returns the tokens of messages after a response: the chat template's text after
 // an answer, or without a chat template the messages' own. The policy's tokens stay as
 // they were sampled.
-func (x *play) append(r sampler.Response, messages []tokenize.Message) ([]int32, error) {
+func (x *play) appendMessages(r sampler.Response, messages []tokenize.Message) ([]int32, error) {
 	p := x.round.player
 	t := p.Prompter.Tokenizer
 	if !x.group.chat {

@@ -92,12 +92,12 @@ func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids [
 		ctx, cancel := p.step(ctx)
 		defer cancel()
 		var e Episode
-		e, g.Opening, err = p.begin(ctx, s, nil)
+		e, g.Opening, err = p.begin(ctx, s, nil) // there are no other episodes
 		s.end(e)
 		if err != nil {
 			return g, "", nil, &OpeningError{err}
 		}
-		if g.Problem, err = p.opened(s.Problem, g.Opening); err != nil {
+		if g.Problem, err = p.withOpening(s.Problem, g.Opening); err != nil {
 			return g, "", nil, err
 		}
 	}
@@ -141,8 +141,8 @@ func (p *Player) begin(ctx context.Context, s Start, others func() bool) (Episod
 	}
 }
 
-// opened replaces the text of a problem by an opening.
-func (p *Player) opened(q data.Problem, o Opening) (data.Problem, error) {
+// withOpening replaces the text of a problem by an opening.
+func (p *Player) withOpening(q data.Problem, o Opening) (data.Problem, error) {
 	if len(o.Messages) == 0 && !o.Tools.Given() {
 		return q, nil
 	}
@@ -246,16 +246,16 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 	r.mu.Unlock()
 	r.asked.Go(func() {
 		if r.holds {
-			x.placed = x.placed || r.take()
-		} else if r.take() {
-			defer r.leave()
+			x.placed = x.placed || r.takePlace()
+		} else if r.takePlace() {
+			defer r.leavePlace()
 		}
-		answer(x.turn(response))
+		answer(x.answerTurn(response))
 	})
 }
 
-// take waits for one of the at_once places. It reports false if the round ends before.
-func (r *Round) take() bool {
+// takePlace waits for one of the at_once places. It reports false if the round ends before.
+func (r *Round) takePlace() bool {
 	select {
 	case r.turns <- struct{}{}:
 		return true
@@ -264,8 +264,8 @@ func (r *Round) take() bool {
 	}
 }
 
-// leave frees a place.
-func (r *Round) leave() { <-r.turns }
+// leavePlace frees a place.
+func (r *Round) leavePlace() { <-r.turns }
 
 // An Outcome is the result of an episode.
 type Outcome struct {

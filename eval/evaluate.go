@@ -58,7 +58,7 @@ func (e *UngradedError) Error() string {
 // that the reward skips stays missing, and the error is an *UngradedError.
 func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Responses) error {
 	w := wanted{Evaluator: e, suites: suites, responses: responses, maxTokens: e.Decoders.Decoders[0].MaxTokens()}
-	if err := w.list(ctx); err != nil {
+	if err := w.addTasks(ctx); err != nil {
 		return err
 	}
 	if e.Mine != nil {
@@ -106,8 +106,8 @@ type place struct {
 	samples        []int
 }
 
-// list makes the tasks.
-func (w *wanted) list(ctx context.Context) error {
+// addTasks makes the tasks.
+func (w *wanted) addTasks(ctx context.Context) error {
 	for i, suite := range w.suites {
 		plan := w.responses.Suites[i]
 		for j, key := range suite.keys() {
@@ -116,7 +116,7 @@ func (w *wanted) list(ctx context.Context) error {
 				continue
 			}
 			at := place{plan.Name, plan.IDs[j], missing}
-			if err := w.ask(ctx, suite.Problems[j], key, at); err != nil {
+			if err := w.addTask(ctx, suite.Problems[j], key, at); err != nil {
 				return fmt.Errorf("eval: suite %q, problem %q: %w", at.suite, at.problem, err)
 			}
 		}
@@ -136,10 +136,10 @@ func (w *wanted) keepMine() (numbers []int) {
 	return numbers
 }
 
-// ask adds the task for the missing responses to a problem. A vocabulary that cannot
+// addTask adds the task for the missing responses to a problem. A vocabulary that cannot
 // express the problem is an error: the model is not at fault, but there is no score
 // either.
-func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) error {
+func (w *wanted) addTask(ctx context.Context, p data.Problem, key uint64, at place) error {
 	if err := w.Prompter.Tokenizer.Check(p.Text); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) 
 	if len(prompt) >= w.maxTokens { // all responses count as wrong and truncated
 		reason := fmt.Sprintf("the prompt has %d tokens, there is room for %d with the response", len(prompt), w.maxTokens)
 		for _, k := range at.samples {
-			if err := w.file(Response{Suite: at.suite, Problem: at.problem, Sample: k, Finish: string(sampler.Length), Reason: reason}); err != nil {
+			if err := w.store(Response{Suite: at.suite, Problem: at.problem, Sample: k, Finish: string(sampler.Length), Reason: reason}); err != nil {
 				return err
 			}
 		}
@@ -199,10 +199,10 @@ func (w *wanted) add(g reward.Graded) error {
 	if w.Added != nil {
 		w.Added(x)
 	}
-	return w.file(x)
+	return w.store(x)
 }
 
-func (w *wanted) file(x Response) error {
+func (w *wanted) store(x Response) error {
 	if err := w.responses.Add(x); err != nil {
 		return err
 	}

@@ -136,15 +136,15 @@ func (p *Policy) load(path string, compute models.Compute, load loader) error {
 		return nil
 	}
 	if err == nil {
-		p.Tokenizer, err = t, belong(&p.Model, t, dir)
+		p.Tokenizer, err = t, matchTokenizer(&p.Model, t, dir)
 	}
 	return err
 }
 
-// belong refuses the tokenizer of the folder dir if it does not fit the model. The
+// matchTokenizer refuses the tokenizer of the folder dir if it does not fit the model. The
 // tokenizer's end-of-sequence token ends responses, too: a chat template often uses
 // another one than generation_config.json.
-func belong(m *models.Model, t *tokenize.Tokenizer, dir string) error {
+func matchTokenizer(m *models.Model, t *tokenize.Tokenizer, dir string) error {
 	if t.VocabSize() > m.Vocab {
 		return fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong "+
 			"together; copy the files of the model's own tokenizer into the folder", dir, t.VocabSize(), m.Vocab)
@@ -218,7 +218,7 @@ func (p *Policy) LoadAdapter(dir string) error {
 	}
 	t, err := adapterTokenizer(dir, p.Dir)
 	if err == nil && t != nil {
-		p.Tokenizer, p.tokenizerOf, err = t, dir, belong(&p.Model, t, dir)
+		p.Tokenizer, p.tokenizerOf, err = t, dir, matchTokenizer(&p.Model, t, dir)
 	}
 	if err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 // after these.
 var phaseOrder = []string{"rollout", "score", "weights", "backward", "optimizer", "other"}
 
-// timed returns the table with the seconds: the rounds, or the steps of a supervised run.
-func timed(r *Run) *table {
+// secondsTable returns the table with the seconds: the rounds, or the steps of a supervised run.
+func secondsTable(r *Run) *table {
 	if r.supervised() {
 		return r.Steps
 	}
@@ -25,7 +25,7 @@ func timed(r *Run) *table {
 // each, and their sum.
 func (r *Run) Seconds() (names []string, seconds map[string]float64, total float64) {
 	seconds = map[string]float64{}
-	table := timed(r)
+	table := secondsTable(r)
 	for _, name := range table.Names {
 		if phase, ok := strings.CutPrefix(name, "seconds/"); ok {
 			seconds[phase] = sum(table.Column(name))
@@ -74,7 +74,7 @@ func phaseSeconds(groups []*group) figure {
 			for _, r := range g.runs {
 				_, seconds, _ := r.Seconds()
 				sum += seconds[phase]
-				rounds += timed(r).Len()
+				rounds += secondsTable(r).Len()
 			}
 			data = append(data, number(sum/float64(max(1, rounds))))
 		}

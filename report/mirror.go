@@ -43,7 +43,7 @@ func (m *mirror) Update() error {
 	var events []byte
 	offset := m.offset
 	if err == nil {
-		err = added(path, offset, func(line []byte) error {
+		err = eachAddedLine(path, offset, func(line []byte) error {
 			offset += int64(len(line))
 			if events, err = m.appendLine(events, line); err != nil {
 				return fmt.Errorf("%s: %w", path, err)

@@ -524,7 +524,7 @@ func TestSelectResponsesVaries(t *testing.T) {
 // embedded model that has no checkpoint yet.
 func TestEmbeddedTokens(t *testing.T) {
 	r := &Run{Dir: t.TempDir(), Config: map[string]string{"model.path": "builtin:arithmetic"}}
-	x := (&rolloutLine{RolloutLine: rundir.RolloutLine{IDs: []int32{3, 1}, LogP: []float64{-1, -2}, W: []float32{0.5, 0}}}).rollout(1, r.tokenizer())
+	x := (&rolloutLine{RolloutLine: rundir.RolloutLine{IDs: []int32{3, 1}, LogP: []float64{-1, -2}, W: []float32{0.5, 0}}}).toView(1, r.tokenizer())
 	if strings.Join(x.Tokens, "|") != "1|<eos>" || len(x.Weight) != 2 {
 		t.Errorf("tokens %q, weights %v", x.Tokens, x.Weight)
 	}

@@ -187,7 +187,7 @@ func (r *Run) Newest(n int) ([]rolloutView, error) {
 	}
 	var list []rolloutView
 	for i := range lines[:min(n, len(lines))] {
-		list = append(list, lines[i].rollout(roundOf(path), nil))
+		list = append(list, lines[i].toView(roundOf(path), nil))
 	}
 	return list, nil
 }
@@ -242,7 +242,7 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 		return len(text)
 	}
 	for _, i := range order {
-		x, group := lines[i].rollout(round, tokens), lines[i].group
+		x, group := lines[i].toView(round, tokens), lines[i].group
 		_, known := at[group]
 		budget -= size(x)
 		if !known {
@@ -327,9 +327,9 @@ func interleaveProblems(lines []rolloutLine, indices []int) []int {
 	return slices.SortedStableFunc(slices.Values(indices), func(a, b int) int { return turn[a] - turn[b] })
 }
 
-// rollout converts a line for the page. It splits the response into tokens if there
+// toView converts a line for the page. It splits the response into tokens if there
 // is a tokenizer and the line has a log-prob for each token.
-func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) rolloutView {
+func (l *rolloutLine) toView(round int, tokens *tokenize.Tokenizer) rolloutView {
 	x := rolloutView{
 		Round: round, Prompt: l.Prompt, Answer: l.Answer, Gold: l.Answers, Reason: l.Reason,
 		Reward: reward(&l.RolloutLine), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(), Part: l.Part,

@@ -132,7 +132,7 @@ func (s *sink) Finish(summary any, failure error) {
 		err = fmt.Errorf("it did not end within %v after its input", s.Patience)
 	}
 	s.output.Close()
-	lost := s.left()
+	lost := s.countLost()
 	if err != nil || lost > 0 {
 		s.log.Warn("the program for the metrics failed; metrics.jsonl has all of them", "error", err, "lines_lost", lost)
 	}
@@ -185,7 +185,7 @@ func (s *sink) write(line []byte) error {
 
 // copyLines gives the program the complete lines that were added to metrics.jsonl.
 func (s *sink) copyLines() error {
-	return added(s.path, s.offset, func(line []byte) error {
+	return eachAddedLine(s.path, s.offset, func(line []byte) error {
 		err := s.write(line)
 		if err == nil {
 			s.offset += int64(len(line))
@@ -194,18 +194,18 @@ func (s *sink) copyLines() error {
 	})
 }
 
-// left returns the number of lines that the program did not receive.
-func (s *sink) left() int {
+// countLost returns the number of lines that the program did not receive.
+func (s *sink) countLost() int {
 	n := 0
-	if err := added(s.path, s.offset, func([]byte) error { n++; return nil }); err != nil {
+	if err := eachAddedLine(s.path, s.offset, func([]byte) error { n++; return nil }); err != nil {
 		s.log.Warn("the metrics cannot be read", "error", err)
 	}
 	return n
 }
 
-// added calls do with each complete line of a file after the offset. The run may still be
+// eachAddedLine calls do with each complete line of a file after the offset. The run may still be
 // writing the last line; a later call reads it. A missing file has no lines yet.
-func added(path string, offset int64, do func(line []byte) error) error {
+func eachAddedLine(path string, offset int64, do func(line []byte) error) error {
 	f, err := files.OpenIn(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

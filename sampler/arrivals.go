@@ -51,8 +51,8 @@ type arrival struct {
 	Observation
 }
 
-// rest makes a slot's sequence wait for the observation after a turn.
-func (s *Scheduler) rest(slot int, finish Finish, stop string) {
+// awaitObservation makes a slot's sequence wait for the observation after a turn.
+func (s *Scheduler) awaitObservation(slot int, finish Finish, stop string) {
 	q := &s.slots[slot]
 	q.waits, q.ended = true, q.response(finish, stop)
 	s.waiting++
@@ -82,7 +82,7 @@ func (s *Scheduler) receive() {
 		case !q.observe(x.Observation):
 			q.ended.Finish, q.ended.Stop = Length, ""
 			s.end(x.slot, q.ended)
-		case longer(len(q.feed), len(q.call.Prompt)+len(q.ids)+q.others):
+		case stepsAreSlower(len(q.feed), len(q.call.Prompt)+len(q.ids)+q.observed): // else steps feed the tokens one by one
 			s.recompute(x.slot)
 		}
 	}
@@ -96,6 +96,6 @@ const (
 	fewTokens = 16
 )
 
-// longer says whether appending n tokens takes longer than computing all tokens anew. It
+// stepsAreSlower says whether appending n tokens takes longer than computing all tokens anew. It
 // depends only on lengths, so that a response's bits do not depend on time.
-func longer(n, all int) bool { return n > fewTokens && n*StepCost > all }
+func stepsAreSlower(n, all int) bool { return n > fewTokens && n*StepCost > all }

@@ -179,7 +179,7 @@ func (s *Scheduler) start() {
 		s.drop(s.queue[0])
 		s.queue = s.queue[1:]
 	}
-	s.take()
+	s.giveTokens()
 }
 
 // advance extends every sequence by one token.
@@ -213,11 +213,11 @@ func (s *Scheduler) advance() {
 	}
 	s.stats.Steps++
 	s.stats.SlotSteps += n
-	s.take()
+	s.giveTokens()
 }
 
-// take gives the decoder's tokens to the sequences.
-func (s *Scheduler) take() {
+// giveTokens gives the decoder's tokens to the sequences.
+func (s *Scheduler) giveTokens() {
 	for _, row := range s.rows {
 		q := &s.slots[row.Slot]
 		c := q.call
@@ -240,7 +240,7 @@ func (s *Scheduler) take() {
 		switch {
 		case finish == "" || q.call != c:
 		case c.Turn != nil && (finish == Stop || !q.full()):
-			s.rest(row.Slot, finish, stop)
+			s.awaitObservation(row.Slot, finish, stop)
 		default:
 			s.end(row.Slot, q.response(finish, stop))
 		}
@@ -276,7 +276,7 @@ func (s *Scheduler) recompute(slot int) {
 	s.d.Free(slot)
 	s.rows = append(s.rows[:0], Row{Slot: slot, Prefix: handles[0], Uniform: u, Way: q.way, Top: q.call.Top, Kept: q.call.Kept, Score: q.score})
 	if s.beginRows("after observations") {
-		s.take()
+		s.giveTokens()
 	}
 }
 

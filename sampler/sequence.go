@@ -8,25 +8,25 @@ import (
 // A sequence is the response growing in a slot. Its slices are reused for the next
 // response, so that the loop allocates only when a response ends.
 type sequence struct {
-	call    *Call // nil if the slot is free
-	sample  int
-	way     Sampling
-	limit   int        // largest number of tokens of the sequence
-	most    int        // largest number of sampled tokens at the end of the turn; 0 is not a bound
-	feed    []int32    // tokens that the decoder does not have yet; a sampled token follows the last one
-	given   []Observed // observed tokens, see Response
-	others  int        // number of tokens in given
-	waits   bool       // it waits for an observation
-	ended   Response   // while it waits, the turn that ended
-	text    TextDecoder
-	stops   stops                   // stop strings of the turn
-	tail    []byte                  // end of its text; see stops.find
-	score   func(Candidate) float32 // by which tokens are chosen, if not by their log-probs
-	had     map[int32]int           // for score: how often the response has each token that it or the prompt has
-	ids     []int32
-	logp    []float32
-	entropy []float32
-	kept    [][]int32
+	call     *Call // nil if the slot is free
+	sample   int
+	way      Sampling
+	limit    int        // largest number of tokens of the sequence
+	most     int        // largest number of sampled tokens at the end of the turn; 0 is not a bound
+	feed     []int32    // tokens that the decoder does not have yet; a sampled token follows the last one
+	given    []Observed // observed tokens, see Response
+	observed int        // number of tokens in given
+	waits    bool       // it waits for an observation
+	ended    Response   // while it waits, the turn that ended
+	text     TextDecoder
+	stops    stops                   // stop strings of the turn
+	tail     []byte                  // end of its text; see stops.find
+	score    func(Candidate) float32 // by which tokens are chosen, if not by their log-probs
+	had      map[int32]int           // for score: how often the response has each token that it or the prompt has
+	ids      []int32
+	logp     []float32
+	entropy  []float32
+	kept     [][]int32
 }
 
 // begin makes the sequence the next sample of a call, in a slot of maxTokens tokens.
@@ -35,7 +35,7 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 	c.started++
 	q.limit = min(q.way.MaxNewTokens, maxTokens-len(c.Prompt))
 	q.ids, q.logp, q.entropy, q.kept = q.ids[:0], q.logp[:0], q.entropy[:0], nil
-	q.feed, q.given, q.others, q.waits = q.feed[:0], nil, 0, false
+	q.feed, q.given, q.observed, q.waits = q.feed[:0], nil, 0, false
 	q.steer()
 	q.turn(c.TurnTokens)
 }
@@ -113,7 +113,7 @@ func (q *sequence) response(why Finish, stop string) Response {
 }
 
 // full says whether the sequence has no room for another token.
-func (q *sequence) full() bool { return len(q.ids)+q.others == q.limit }
+func (q *sequence) full() bool { return len(q.ids)+q.observed == q.limit }
 
 // tokens returns the sequence's prompt and all that follows it.
 func (q *sequence) tokens() []int32 {
@@ -123,11 +123,11 @@ func (q *sequence) tokens() []int32 {
 
 // observe continues after a turn, if there is room for the observation and one more token.
 func (q *sequence) observe(o Observation) bool {
-	if len(q.ids)+q.others+len(o.IDs) >= q.limit {
+	if len(q.ids)+q.observed+len(o.IDs) >= q.limit {
 		return false
 	}
 	q.given = append(q.given, Observed{len(q.ids), o.IDs})
-	q.others += len(o.IDs)
+	q.observed += len(o.IDs)
 	q.feed = append(q.feed, o.IDs...)
 	q.turn(o.TurnTokens)
 	return true

@@ -64,7 +64,7 @@ func (d *Episodes) Close() error {
 	return nil
 }
 
-// set makes a round the current one.
+// set makes a round the current one, nil for none. With closed none follows.
 func (d *Episodes) set(r *round, closed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,8 +73,8 @@ func (d *Episodes) set(r *round, closed bool) {
 	d.changed = make(chan struct{})
 }
 
-// current waits for a round other than one; nil if ctx or the run ends before.
-func (d *Episodes) current(ctx context.Context, other *round) *round {
+// waitForRound waits for a round other than one; nil if ctx or the run ends before.
+func (d *Episodes) waitForRound(ctx context.Context, other *round) *round {
 	for {
 		d.mu.Lock()
 		r, changed, closed := d.round, d.changed, d.closed
@@ -99,7 +99,7 @@ func (d *Episodes) serve(w http.ResponseWriter, r *http.Request) {
 		openai.Write(w, http.StatusOK, map[string]string{"status": "ok"})
 		return
 	}
-	now := d.current(r.Context(), nil)
+	now := d.waitForRound(r.Context(), nil)
 	if now == nil {
 		openai.Refuse(w, http.StatusServiceUnavailable, "the run has ended")
 		return
@@ -122,7 +122,7 @@ func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(en
 	if err != nil {
 		return stats, err
 	}
-	r.handler = r.paths()
+	r.handler = r.routes()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	failed := make(chan error, 1)
@@ -272,6 +272,7 @@ func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats
 	}
 	for range min(r.drive.AtOnce, len(r.left)) {
 		programs.Go(func() {
+			// A program that the run starts has another key for rewards.
 			for e := r.begin(false); e != nil && ctx.Err() == nil; e = r.begin(false) {
 				finish(e, r.run(ctx, e))
 			}
@@ -358,11 +359,11 @@ func problemOf(e *episode) problem {
 	return p
 }
 
-// paths routes the paths of episodes; the server answers all others.
-func (r *round) paths() http.Handler {
+// routes routes the paths of episodes; the server answers all others.
+func (r *round) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /rl/start", r.start)
-	mux.HandleFunc("POST /rl/reward", r.told(func(e *episode, key string) bool { return key == e.pays || e.both }, func(e *episode, body []byte) error {
+	mux.HandleFunc("POST /rl/reward", r.handleEpisode(func(e *episode, key string) bool { return key == e.pays || e.both }, func(e *episode, body []byte) error {
 		var said struct {
 			Reward *float64 `json:"reward"`
 		}
@@ -380,7 +381,7 @@ func (r *round) paths() http.Handler {
 		}
 		return err
 	}))
-	mux.HandleFunc("POST /rl/end", r.told(func(*episode, string) bool { return true }, func(e *episode, _ []byte) error {
+	mux.HandleFunc("POST /rl/end", r.handleEpisode(func(*episode, string) bool { return true }, func(e *episode, _ []byte) error {
 		e.end()
 		return nil
 	}))
@@ -390,7 +391,7 @@ func (r *round) paths() http.Handler {
 	policy := r.server.Handler()
 	mux.HandleFunc("/", func(w http.ResponseWriter, q *http.Request) {
 		// The key of an ended episode does not give access to the plain server.
-		if !strings.HasPrefix(openai.KeyOf(q), episodeKey) || r.of(w, q, func(e *episode, key string) bool { return key == e.key }) != nil {
+		if !strings.HasPrefix(openai.KeyOf(q), episodeKey) || r.episodeOf(w, q, func(e *episode, key string) bool { return key == e.key }) != nil {
 			policy.ServeHTTP(w, q)
 		}
 	})
@@ -420,7 +421,7 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 	}
 	now, e := r, r.begin(!asked.RewardKey)
 	for ; e == nil; e = now.begin(!asked.RewardKey) {
-		if now = r.current(q.Context(), now); now == nil {
+		if now = r.waitForRound(q.Context(), now); now == nil {
 			openai.Refuse(w, http.StatusGone, "the run has ended: there are no more episodes")
 			return
 		}
@@ -436,9 +437,9 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 	openai.Write(w, http.StatusOK, answer)
 }
 
-// of returns the episode of the key that a request came with, or refuses the request, also
+// episodeOf returns the episode of the key that a request came with, or refuses the request, also
 // if the key is the wrong one of the episode's two.
-func (r *round) of(w http.ResponseWriter, q *http.Request, right func(e *episode, key string) bool) *episode {
+func (r *round) episodeOf(w http.ResponseWriter, q *http.Request, right func(e *episode, key string) bool) *episode {
 	r.mu.Lock()
 	key := openai.KeyOf(q)
 	e := r.keys[key]
@@ -463,10 +464,10 @@ func (r *round) of(w http.ResponseWriter, q *http.Request, right func(e *episode
 	return nil
 }
 
-// told handles a request about the episode of its key, which has to be right.
-func (r *round) told(right func(e *episode, key string) bool, do func(e *episode, body []byte) error) http.HandlerFunc {
+// handleEpisode handles a request about the episode of its key, which has to be right.
+func (r *round) handleEpisode(right func(e *episode, key string) bool, do func(e *episode, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
-		e := r.of(w, q, right)
+		e := r.episodeOf(w, q, right)
 		if e == nil {
 			return
 		}

@@ -84,7 +84,7 @@ func (p *Program) Begin(ctx context.Context, s environment.Start) (environment.E
 	}
 	worker, err := p.take()
 	if err != nil {
-		return nil, p.named(err)
+		return nil, p.withName(err)
 	}
 	e := &episode{program: p, worker: worker}
 	a, err := e.ask(ctx, "reset", resetting{s.Problem.Object(), uint32(s.Seed >> 32), s.Sample}, "system", "user", "assistant", "tool")
@@ -118,8 +118,8 @@ func (p *Program) take() (*process.Lines, error) {
 	return process.StartLines(p.Command, words)
 }
 
-// named prefixes an error with the program.
-func (p *Program) named(err error) error {
+// withName prefixes an error with the program.
+func (p *Program) withName(err error) error {
 	return fmt.Errorf("environment %q: %q: %w", "command", strings.Join(p.Command, " "), err)
 }
 
@@ -164,7 +164,7 @@ func (e *episode) ask(ctx context.Context, kind string, what any, roles ...strin
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	default:
-		err = e.program.named(err)
+		err = e.program.withName(err)
 	}
 	e.failed = true
 	e.worker.Fail(err)

@@ -77,8 +77,8 @@ func (s *Server) Ready(ctx context.Context) error {
 	return err
 }
 
-// named prefixes an error with the server.
-func (s *Server) named(err error) error {
+// withName prefixes an error with the server.
+func (s *Server) withName(err error) error {
 	return fmt.Errorf("environment %q: %s: %w", "mcp", cmp.Or(s.URL, fmt.Sprintf("%q", strings.Join(s.Command, " "))), err)
 }
 
@@ -144,7 +144,7 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Obs
 		e.cut = err
 	case err != nil:
 		e.session.end(err)
-		err = e.server.named(err)
+		err = e.server.withName(err)
 	}
 	return o, err
 }
@@ -245,7 +245,7 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 			fresh.Wait()
 			fresh.leave()
 		}()
-		if err = fresh.list(limited, s.Tools); err == nil {
+		if err = fresh.listTools(limited, s.Tools); err == nil {
 			return fresh, nil
 		}
 		err = fresh.reason(err)
@@ -254,7 +254,7 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, s.named(err)
+	return nil, s.withName(err)
 }
 
 // transport returns the connection to the server, which is started if it is a command.
@@ -281,8 +281,8 @@ func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 	return &sdk.IOTransport{Reader: reader, Writer: server.Stdin, MaxLineLength: process.MaxAnswer}, nil
 }
 
-// list asks for the tools and returns those in allowed, or all if allowed is empty.
-func (s *session) list(ctx context.Context, allowed []string) error {
+// listTools asks for the tools and returns those in allowed, or all if allowed is empty.
+func (s *session) listTools(ctx context.Context, allowed []string) error {
 	missing := slices.Clone(allowed)
 	for tool, err := range s.Tools(ctx, nil) {
 		if err != nil {

@@ -68,27 +68,27 @@ func (*Server) Holds() bool { return true }
 
 // Ready returns an error if the server cannot be reached.
 func (s *Server) Ready(ctx context.Context) error {
-	_, _, err := s.ask(ctx)
+	_, _, err := s.askFacts(ctx)
 	return err
 }
 
-// named prefixes an error with the server, unless that is the context's.
-func (s *Server) named(ctx context.Context, err error) error {
+// withName prefixes an error with the server, unless that is the context's.
+func (s *Server) withName(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return fmt.Errorf("environment %q: %s: %w", "openenv", s.URL, err)
 }
 
-// ask asks the server for its facts, once, and returns a client for it.
-func (s *Server) ask(ctx context.Context) (*facts, *http.Client, error) {
+// askFacts asks the server for its facts, once, and returns a client for it.
+func (s *Server) askFacts(ctx context.Context) (*facts, *http.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client, err := remote.Client("environment", s.TokenEnv, process.MaxAnswer)
 	if err == nil && s.told == nil && ctx.Err() == nil {
 		s.told, err = s.facts(ctx, client)
 	}
-	return s.told, client, s.named(ctx, err)
+	return s.told, client, s.withName(ctx, err)
 }
 
 func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error) {
@@ -102,7 +102,7 @@ func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error)
 			Required []string
 		}
 	}
-	if err := s.get(ctx, client, "schema", nil, &schema); err != nil {
+	if err := s.request(ctx, client, "schema", nil, &schema); err != nil {
 		return nil, err
 	}
 	delete(schema.Action.Properties, "metadata")
@@ -121,14 +121,14 @@ func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error)
 		return told, nil
 	}
 	var environments []string
-	if err := s.get(ctx, client, "list_environments", nil, &environments); err != nil {
+	if err := s.request(ctx, client, "list_environments", nil, &environments); err != nil {
 		return nil, err
 	}
 	var count struct {
 		Tasks uint64 `json:"num_tasks"`
 	}
 	for _, name := range environments {
-		if err := s.get(ctx, client, url.PathEscape(name)+"/num_tasks", map[string]string{"split": s.Split}, &count); err != nil {
+		if err := s.request(ctx, client, url.PathEscape(name)+"/num_tasks", map[string]string{"split": s.Split}, &count); err != nil {
 			return nil, err
 		}
 	}
@@ -138,8 +138,8 @@ func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error)
 	return told, nil
 }
 
-// get reads the answer to a request, which is a POST if it has a body.
-func (s *Server) get(ctx context.Context, client *http.Client, path string, body map[string]string, into any) error {
+// request reads the answer to a request, which is a POST if it has a body.
+func (s *Server) request(ctx context.Context, client *http.Client, path string, body map[string]string, into any) error {
 	method, text := http.MethodGet, []byte(nil)
 	if body != nil {
 		method = http.MethodPost
@@ -172,7 +172,7 @@ func (s *Server) get(ctx context.Context, client *http.Client, path string, body
 // ignores fields of a reset that its environment does not take. The policy reads the
 // problem, if it has a text, and the first observation of the server.
 func (s *Server) Begin(ctx context.Context, start environment.Start) (environment.Episode, error) {
-	told, client, err := s.ask(ctx)
+	told, client, err := s.askFacts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (s *Server) Begin(ctx context.Context, start environment.Start) (environmen
 	}
 	e, err := s.dial(ctx, client, told)
 	if err != nil {
-		return nil, s.named(ctx, err)
+		return nil, s.withName(ctx, err)
 	}
 	a, err := e.exchange(ctx, "reset", reset)
 	if err == nil && a.failed != "" {
@@ -195,7 +195,7 @@ func (s *Server) Begin(ctx context.Context, start environment.Start) (environmen
 	}
 	if err != nil {
 		e.Close()
-		return nil, s.named(ctx, err)
+		return nil, s.withName(ctx, err)
 	}
 	if text := e.shown(a); text != "" {
 		e.first = []tokenize.Message{{Role: "user", Content: strings.TrimLeft(start.Problem.Text+"\n\n"+text, "\n")}}
@@ -242,7 +242,7 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.O
 		}
 		o.Messages = []tokenize.Message{{Role: "user", Content: text}}
 	}
-	if err = e.server.named(ctx, err); err != nil {
+	if err = e.server.withName(ctx, err); err != nil {
 		return environment.Observation{}, err
 	}
 	o.Reward, o.Done = total, o.Done || done

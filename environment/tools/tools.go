@@ -311,11 +311,11 @@ var operators = []string{"", "+-*/^", "*/^", "^"}
 func (c *calculation) value(rank int) (value *big.Rat, err error) {
 	switch first := c.take("+-("); first {
 	case '(':
-		if value, err = c.deeper(1); err == nil && c.take(")") == 0 {
+		if value, err = c.nested(1); err == nil && c.take(")") == 0 {
 			err = c.unread()
 		}
 	case '+', '-':
-		if value, err = c.deeper(3); err == nil && first == '-' {
+		if value, err = c.nested(3); err == nil && first == '-' {
 			value = new(big.Rat).Neg(value)
 		}
 	default:
@@ -327,7 +327,7 @@ func (c *calculation) value(rank int) (value *big.Rat, err error) {
 		case 0:
 			return value, nil
 		case '^':
-			other, err = c.deeper(3)
+			other, err = c.nested(3)
 		case '*', '/':
 			other, err = c.value(3)
 		default:
@@ -340,8 +340,8 @@ func (c *calculation) value(rank int) (value *big.Rat, err error) {
 	return nil, err
 }
 
-// deeper reads a nested expression, but not deeper than the stack allows.
-func (c *calculation) deeper(rank int) (*big.Rat, error) {
+// nested reads a nested expression, but not deeper than the stack allows.
+func (c *calculation) nested(rank int) (*big.Rat, error) {
 	if c.parts++; c.parts > mostParts {
 		return nil, fmt.Errorf("an expression has at most %d parentheses, signs and powers", mostParts)
 	}

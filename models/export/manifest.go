@@ -87,6 +87,7 @@ var letters = map[string]string{
 	"K": "tokens of all sets of a slice, and one more",
 }
 
+// newManifest describes the graphs of an architecture.
 func newManifest(arch models.Architecture, graphs []graphFile, o Options) manifest {
 	g := arch.Geometry()
 	m := manifest{
@@ -109,7 +110,7 @@ func newManifest(arch models.Architecture, graphs []graphFile, o Options) manife
 		}
 	}
 	if slices.Contains(turned, 0) { // the layer graphs of these layers get angles of 0
-		m.Shape["no_rope_layers"] = turned
+		m.Shape["no_rope_layers"] = turned // as in SmolLM3's config.json: 1 for a layer with rotary embedding
 	} else if k := g.Kinds[0]; len(g.Kinds) > 1 || k.Window > 0 || k.Scale != 1 {
 		m.Shape["layer_kinds"], m.Shape["kind_of_layers"] = g.Kinds, kindOf
 	}

@@ -54,7 +54,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 		j.prompts = append(j.prompts, ids)
 	}
 	const usual = 16 // OpenAI's default
-	if err := j.sampled(min(usual, s.MaxTokens), s.MaxTokens, nil); err != nil {
+	if err := j.setSampling(min(usual, s.MaxTokens), s.MaxTokens, nil); err != nil {
 		return err
 	}
 	return s.answer(w, r, j, func() history {
@@ -89,7 +89,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 	}
 	j.prompts, j.single = [][]int32{j.prompt.ids}, c.Parallel != nil && !*c.Parallel
 	usual := min(cmp.Or(j.model.Sampling.MaxNewTokens, s.MaxTokens), s.MaxTokens)
-	if err := j.sampled(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
+	if err := j.setSampling(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
 		return err
 	}
 	return s.answer(w, r, j, func() history { return j.model.history(d) })
@@ -104,7 +104,7 @@ type request interface {
 // job reads a body and begins the job of the request.
 func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job, error) {
 	c := q.shared()
-	m, err := parse(body, q, c, s.named(r))
+	m, err := parse(body, q, c, s.modelFinder(r))
 	if err == nil {
 		err = q.check()
 	}
@@ -118,8 +118,8 @@ func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job
 	return &job{common: c, model: m, counts: &s.counts, id: fmt.Sprintf("%s-%x-%d", kind, s.started.UnixNano(), s.requests.Add(1)), created: now.Unix()}, nil
 }
 
-// sampled sets how the responses are sampled.
-func (j *job) sampled(usual, most int, stops []string) error {
+// setSampling sets how the responses are sampled.
+func (j *job) setSampling(usual, most int, stops []string) error {
 	way, err := j.sampling(usual, most)
 	if err != nil {
 		return err
@@ -136,9 +136,9 @@ func (j *job) sampled(usual, most int, stops []string) error {
 
 // answer samples the responses and writes them, whole or as they come: as the next turn of an
 // episode, if the key is that of one.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, said func() history) error {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, stated func() history) error {
 	if x := s.session(r); x != nil {
-		return x.converse(s, w, r, j, said)
+		return x.converse(s, w, r, j, stated)
 	}
 	n := len(j.prompts) * j.samples()
 	if err := s.engine.reserve(n); err != nil {
@@ -159,11 +159,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, said fun
 	}
 	defer end()
 	s.prompt.Add(float64(j.usage().Prompt))
-	return j.tell(w, r, a, n)
+	return j.writeResponses(w, r, a, n)
 }
 
-// tell writes n responses as their events arrive.
-func (j *job) tell(w http.ResponseWriter, r *http.Request, a *answer, n int) error {
+// writeResponses writes n responses as their events arrive.
+func (j *job) writeResponses(w http.ResponseWriter, r *http.Request, a *answer, n int) error {
 	if j.Stream {
 		return j.stream(w, r, a)
 	}
@@ -182,12 +182,12 @@ func (j *job) tell(w http.ResponseWriter, r *http.Request, a *answer, n int) err
 			}
 		}
 	}
-	Write(w, http.StatusOK, j.whole())
+	Write(w, http.StatusOK, j.wholeBody())
 	return nil
 }
 
-// whole returns the body of an answer that is not streamed.
-func (j *job) whole() any {
+// wholeBody returns the body of an answer that is not streamed.
+func (j *job) wholeBody() any {
 	body := j.all("", func(i int) part {
 		c := j.choices[i]
 		p := j.part(i, c.ids, c.logp, c.top)

@@ -86,7 +86,7 @@ func (m *message) UnmarshalJSON(data []byte) error {
 	case said.Role != "assistant" && isNull(content):
 		return invalid("messages", "a message of the role %q needs a content", said.Role)
 	case !isNull(content) && content[0] != '"':
-		if err := join(fields); err != nil {
+		if err := joinParts(fields); err != nil {
 			return err
 		}
 	}
@@ -101,8 +101,8 @@ func (m *message) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// join makes one text of the parts of a message's content, and one of the thoughts among them.
-func join(fields map[string]json.RawMessage) error {
+// joinParts makes one text of the parts of a message's content, and one of the thoughts among them.
+func joinParts(fields map[string]json.RawMessage) error {
 	var parts []struct {
 		Type     string `json:"type"`
 		Text     string `json:"text"`
@@ -275,8 +275,8 @@ func (m *Model) calling(d *dialogue) (*tools.Format, error) {
 // ids, other JSON formatting, and perhaps without its thought.
 type heard struct{ said, thought string }
 
-// hear returns a message for comparison. A thought may stand in its content.
-func hear(role, thought, content string, calls []tools.Call) heard {
+// comparableMessage returns a message for comparison. A thought may stand in its content.
+func comparableMessage(role, thought, content string, calls []tools.Call) heard {
 	if role == "assistant" && thought == "" {
 		var cut tokenize.Thoughts
 		thought, content = cut.Add(content)
@@ -301,7 +301,7 @@ func (h heard) is(was heard) bool {
 // history returns the history that a dialogue states.
 func (m *Model) history(d dialogue) (h history) {
 	for _, x := range d.heard {
-		h.messages = append(h.messages, hear(x.Role, x.Thought(), x.Content, x.calls))
+		h.messages = append(h.messages, comparableMessage(x.Role, x.Thought(), x.Content, x.calls))
 	}
 	h.further = func(after int) ([]int32, error) {
 		if slices.ContainsFunc(d.heard[after:], func(x message) bool { return x.Role == "assistant" }) {

@@ -201,8 +201,8 @@ type loading struct {
 var errNoLoad = &failure{http.StatusForbidden, "this server loads no adapters: start onering serve with " +
 	"--lora-root DIR, the folder under which they lie", "invalid_request_error", "", ""}
 
-// adapters answers requests that load or unload adapters. Decoding pauses meanwhile.
-func (s *Server) adapters(done string, change func(q loading) error) func(http.ResponseWriter, *http.Request, []byte) error {
+// handleAdapters answers requests that load or unload adapters. Decoding pauses meanwhile.
+func (s *Server) handleAdapters(done string, change func(q loading) error) func(http.ResponseWriter, *http.Request, []byte) error {
 	return func(w http.ResponseWriter, r *http.Request, body []byte) error {
 		var q loading
 		if err := read(body, &q); err != nil {
@@ -248,7 +248,7 @@ func (s *Server) add(q loading) error {
 	}
 	s.engine.models = append(s.engine.models, m)
 	s.engine.most.Add(int64(m.Decoder.Slots()))
-	s.serve(append(s.list(), m))
+	s.setModels(append(s.list(), m))
 	return nil
 }
 
@@ -268,13 +268,13 @@ func (s *Server) remove(q loading) error {
 // retire stops new requests for a model. The engine closes it when it is idle.
 func (s *Server) retire(m *Model) {
 	m.retired = true
-	s.serve(slices.DeleteFunc(s.list(), func(x *Model) bool { return x == m }))
+	s.setModels(slices.DeleteFunc(s.list(), func(x *Model) bool { return x == m }))
 }
 
 // list returns the models that requests may name.
 func (s *Server) list() []*Model { return slices.Clone(*s.served.Load()) }
 
-func (s *Server) serve(list []*Model) { s.served.Store(&list) }
+func (s *Server) setModels(list []*Model) { s.served.Store(&list) }
 
 // prepare makes the model's Scheduler.
 func (m *Model) prepare() (err error) {

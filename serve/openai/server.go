@@ -92,8 +92,8 @@ func New(o Options) (*Server, error) {
 	s := &Server{Options: o, started: time.Now()}
 	s.engine = &engine{models: slices.Clone(o.Models), commands: make(chan func()), ended: make(chan struct{}), fatal: o.Fatal}
 	s.engine.most.Store(int64(most))
-	s.serve(o.Models)
-	s.count()
+	s.setModels(o.Models)
+	s.registerCounts()
 	return s, nil
 }
 
@@ -140,9 +140,9 @@ func (s *Server) Handler() http.Handler {
 	for path, answer := range map[string]func(http.ResponseWriter, *http.Request, []byte) error{
 		"/v1/completions": s.complete, "/v1/chat/completions": s.chat, "/inference/v1/generate": s.generate,
 		"/tokenize": s.tokenize, "/detokenize": s.detokenize,
-		"/v1/load_lora_adapter": s.adapters("added", s.add), "/v1/unload_lora_adapter": s.adapters("removed", s.remove),
+		"/v1/load_lora_adapter": s.handleAdapters("added", s.add), "/v1/unload_lora_adapter": s.handleAdapters("removed", s.remove),
 	} {
-		handle("POST", path, s.authorized(s.answering(answer)))
+		handle("POST", path, s.authorized(s.withBody(answer)))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if method := methods[r.URL.Path]; method != "" {
@@ -156,7 +156,7 @@ func (s *Server) Handler() http.Handler {
 	// be bounded, too.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
-		if s.shared(w.Header(), r) {
+		if s.allowOrigin(w.Header(), r) {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
@@ -168,9 +168,9 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// shared tells the browser of an allowed page that its script may read the answer (CORS).
+// allowOrigin tells the browser of an allowed page that its script may read the answer (CORS).
 // It reports whether the request asked for nothing else.
-func (s *Server) shared(h http.Header, r *http.Request) (asked bool) {
+func (s *Server) allowOrigin(h http.Header, r *http.Request) (asked bool) {
 	origin := r.Header.Get("Origin")
 	if len(s.Origins) == 0 {
 		return false
@@ -251,8 +251,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	}
 }
 
-// answering reads the body of a request and answers it, if there is room for another request.
-func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, body []byte) error) http.HandlerFunc {
+// withBody reads the body of a request and answers it, if there is room for another request.
+func (s *Server) withBody(next func(w http.ResponseWriter, r *http.Request, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		// A page in a browser can send other types to any address, but not this one.
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
@@ -287,9 +287,9 @@ func (s *Server) model(name string) (*Model, error) {
 		"invalid_request_error", "model", "model_not_found"}
 }
 
-// named returns the function that finds the model of a request. In an episode every name is
+// modelFinder returns the function that finds the model of a request. In an episode every name is
 // the policy's: the key says who is asked.
-func (s *Server) named(r *http.Request) func(name string) (*Model, error) {
+func (s *Server) modelFinder(r *http.Request) func(name string) (*Model, error) {
 	if s.session(r) == nil {
 		return s.model
 	}
@@ -314,7 +314,7 @@ func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
-	m, err := s.named(r)(r.PathValue("name"))
+	m, err := s.modelFinder(r)(r.PathValue("name"))
 	if err != nil {
 		refuse(w, failureOf(err))
 		return
@@ -366,8 +366,8 @@ type counts struct {
 	prompt, tokens prometheus.Counter
 }
 
-// count begins to count the server's work.
-func (s *Server) count() {
+// registerCounts begins to count the server's work.
+func (s *Server) registerCounts() {
 	c := &s.counts
 	c.registry = prometheus.NewRegistry()
 	c.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -60,7 +60,7 @@ func (o *Options) session(r *http.Request) *Session {
 }
 
 // converse answers a request of a session with a history.
-func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j *job, said func() history) error {
+func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j *job, stated func() history) error {
 	x.turns.Lock()
 	defer x.turns.Unlock()
 	switch {
@@ -72,14 +72,14 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		return &failure{http.StatusConflict, fmt.Sprintf("the episode has had its %d turns (environment.max_turns)", x.MaxTurns),
 			"invalid_request_error", "", "episode_over"}
 	}
-	if err := s.engine.do(r.Context(), x.refuses); err != nil {
+	if err := s.engine.do(r.Context(), x.refusal); err != nil {
 		return err
 	}
 	if err := x.settle(r.Context()); err != nil {
 		return err
 	}
-	h := said()
-	seg, ids, err := x.continued(h)
+	h := stated()
+	seg, ids, err := x.continuedSegment(h)
 	if err != nil {
 		return err
 	}
@@ -95,14 +95,14 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	j.choices = []*choice{c}
 	events, ended := new(answer), make(chan struct{})
 	if err := s.engine.do(r.Context(), func() error {
-		if err := x.refuses(); err != nil {
+		if err := x.refusal(); err != nil {
 			return err
 		}
 		x.events, x.ended = events, ended
 		if seg == nil {
 			return x.begin(s.engine, j)
 		}
-		x.ask(&seg.call.Options, j)
+		x.applyRequest(&seg.call.Options, j)
 		seg.reply(sampler.Observation{IDs: ids, TurnTokens: seg.call.TurnTokens})
 		return nil
 	}); err != nil {
@@ -112,16 +112,16 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	s.prompt.Add(float64(len(ids)))
 	seg = x.segments[len(x.segments)-1]
 	seg.text = h.text
-	if err = j.tell(w, r, events, 1); err == nil && c.finish != "" {
-		seg.hear(j, c, h)
+	if err = j.writeResponses(w, r, events, 1); err == nil && c.finish != "" {
+		seg.noteTurn(j, c, h)
 	}
 	return err
 }
 
-// hear notes the newest turn as its client has received it.
-func (g *segment) hear(j *job, c *choice, h history) {
+// noteTurn notes the newest turn as its client has received it.
+func (g *segment) noteTurn(j *job, c *choice, h history) {
 	g.told = true
-	g.said = append(slices.Clone(h.messages), hear("assistant", c.thought.String(), c.said.String(), c.calls))
+	g.said = append(slices.Clone(h.messages), comparableMessage("assistant", c.thought.String(), c.said.String(), c.calls))
 	g.text += c.said.String()
 	g.unsaid = g.newest.Stop
 	if j.WithStop {
@@ -130,8 +130,8 @@ func (g *segment) hear(j *job, c *choice, h history) {
 	g.whole = h.encode != nil && j.model.Tokenizer.Decode(c.ids, true) == c.said.String()+g.unsaid
 }
 
-// refuses says why the episode may have no further turn. The engine calls it.
-func (x *Session) refuses() error {
+// refusal says why the episode may have no further turn. The engine calls it.
+func (x *Session) refusal() error {
 	if x.over {
 		return errOver
 	}
@@ -152,8 +152,8 @@ func (x *Session) settle(ctx context.Context) error {
 	}
 }
 
-// tell updates the newest turn from an event. The engine calls it.
-func (x *Session) tell(e event) {
+// update updates the newest turn from an event. The engine calls it.
+func (x *Session) update(e event) {
 	if x.events == nil {
 		return
 	}
@@ -176,9 +176,9 @@ type history struct {
 	encode   func(text string) ([]int32, error)
 }
 
-// continued returns the newest segment if a history continues it, and the tokens that
+// continuedSegment returns the newest segment if a history continues it, and the tokens that
 // follow.
-func (x *Session) continued(h history) (*segment, []int32, error) {
+func (x *Session) continuedSegment(h history) (*segment, []int32, error) {
 	if len(x.segments) == 0 {
 		return nil, nil, nil
 	}
@@ -220,8 +220,8 @@ func (g *segment) tokens() []int32 {
 	return slices.Concat(g.prompt, all)
 }
 
-// ask sets what a request may decide: the end of its turn, and the reported figures.
-func (x *Session) ask(o *sampler.Options, j *job) {
+// applyRequest sets what a request may decide: the end of its turn, and the reported figures.
+func (x *Session) applyRequest(o *sampler.Options, j *job) {
 	o.TurnTokens, o.Top, o.EOS = 0, j.options.Top, slices.Concat(x.Options.EOS, j.StopIDs)
 	if j.MaxTokens != nil {
 		o.TurnTokens = *j.MaxTokens
@@ -242,15 +242,15 @@ func (x *Session) begin(e *engine, j *job) error {
 	q.Prompt, q.Samples = g.prompt, 1
 	q.ID += uint64(len(before)) << 48 // its own random draws
 	o := x.Options
-	x.ask(&o, j)
-	o.Token = func(t sampler.Token) { x.tell(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
+	x.applyRequest(&o, j)
+	o.Token = func(t sampler.Token) { x.update(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
 	o.Turn = func(r sampler.Response, reply func(sampler.Observation)) {
 		g.newest, g.reply = r, reply
-		x.tell(event{finish: r.Finish, stop: r.Stop})
+		x.update(event{finish: r.Finish, stop: r.Stop})
 	}
 	g.call = &sampler.Call{Options: o, Request: q, Done: func(r sampler.Response) { o.Turn(r, nil) }, Failed: func(err error) {
 		x.failed = cmp.Or(x.failed, err)
-		x.tell(event{err: err})
+		x.update(event{err: err})
 	}}
 	if err := j.model.scheduler.Add(e.watched(g.call)); err != nil {
 		return err
@@ -281,7 +281,7 @@ func (x *Session) End(s *Server) (segments []sampler.Segment, err error) {
 				segments = append(segments, sampler.Segment{Prompt: g.prompt, Response: g.newest})
 			}
 		}
-		x.tell(event{err: errOver}) // tell a request that is being answered
+		x.update(event{err: errOver}) // tell a request that is being answered
 		return nil
 	})
 	return segments, cmp.Or(err, stopped)

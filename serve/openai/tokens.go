@@ -67,14 +67,14 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err := j.model.checkIDs(g.IDs, "token_ids"); err != nil {
 		return err
 	}
-	if err := j.sampled(s.MaxTokens, s.MaxTokens, nil); err != nil {
+	if err := j.setSampling(s.MaxTokens, s.MaxTokens, nil); err != nil {
 		return err
 	}
 	return s.answer(w, r, j, func() history { return history{ids: g.IDs} })
 }
 
-// speaking returns a model, and an error if it has no tokenizer.
-func speaking(m *Model, err error) (*Model, error) {
+// withTokenizer returns a model, and an error if it has no tokenizer.
+func withTokenizer(m *Model, err error) (*Model, error) {
 	if err == nil && m.Tokenizer == nil {
 		err = invalid("model", "the model has no tokenizer")
 	}
@@ -91,7 +91,7 @@ type tokenizing struct {
 // tokenize answers POST /tokenize.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var q tokenizing
-	m, err := speaking(parse(body, &q, &q.common, s.named(r)))
+	m, err := withTokenizer(parse(body, &q, &q.common, s.modelFinder(r)))
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request, body []byte) e
 	case q.Prompt != nil:
 		ids = m.Tokenizer.Encode(*q.Prompt)
 		if q.Special != nil && !*q.Special {
-			ids, _ = m.Tokenizer.EncodeSpans(*q.Prompt, nil)
+			ids, _ = m.Tokenizer.EncodeSpans(*q.Prompt, nil) // adds no special tokens
 		}
 	default:
 		d, err := q.dialogue(m)
@@ -110,10 +110,10 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request, body []byte) e
 			return err
 		}
 		p, err := m.prompt(d)
-		ids = p.ids
 		if err != nil {
 			return err
 		}
+		ids = p.ids
 	}
 	var names []string
 	for _, id := range ids {
@@ -134,7 +134,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request, body []byte)
 	if err := read(body, &q); err != nil {
 		return err
 	}
-	m, err := speaking(s.named(r)(q.Model))
+	m, err := withTokenizer(s.modelFinder(r)(q.Model))
 	if err != nil {
 		return err
 	}
