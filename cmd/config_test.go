@@ -569,3 +569,20 @@ func TestForeignNames(t *testing.T) {
 		}
 	}
 }
+
+// TestNextCommands: a run whose episodes are played is followed by commands that play them.
+func TestNextCommands(t *testing.T) {
+	for name, want := range map[string]string{
+		"single": `onering chat --model out`, "tools": "onering eval --model out --limit 10 --suite p.jsonl", "program": "onering serve --model out",
+	} {
+		config := rl.Default()
+		config.Model.Template = "chat"
+		config.Data.Train = rl.TrainFiles{{Path: "p.jsonl"}}
+		if err := settings.Choose(&config, "environment", name); err != nil {
+			t.Fatal(err)
+		}
+		if got := nextCommands(rl.Summary{Folder: "out"}, config); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -59,6 +59,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"adapter":     adapter,
 			"exits":       exits,
+			"page":        page,
 			"refused":     refused,
 			"safetensors": safetensors,
 			"truncate":    truncate,
@@ -85,6 +86,23 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if err != nil {
 		ts.Fatalf("%s: %v\n%s", strings.Join(args[1:], " "), err, ts.ReadFile("stderr"))
 	}
+}
+
+// page NAME writes the commands of a page of docs to page.sh, and its Python program to the file
+// that its first line names.
+func page(ts *testscript.TestScript, neg bool, args []string) {
+	text, err := os.ReadFile(filepath.Join("../docs", args[0]))
+	ts.Check(err)
+	commands := "set -ex\n"
+	for _, block := range regexp.MustCompile("(?s)```(sh|python)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		if block[1] == "sh" {
+			commands += block[2]
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(block[2], "# "), ":")
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(block[2]), 0o666))
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("page.sh"), []byte(commands), 0o666))
 }
 
 // TestHelp holds every command to the same form.

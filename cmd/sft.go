@@ -178,10 +178,13 @@ func (t *tuning) print(w io.Writer, end sft.Summary, list []data.Demonstration) 
 	if end.HeldOut != nil {
 		table.add("held out", "loss %.4f before, %.4f after", end.HeldOut[0], end.HeldOut[1])
 	}
+	var sets []string
 	for _, f := range end.Diagnoses {
 		table.add("diagnosis", "%s", f.Text)
+		sets = append(sets, f.Set)
 	}
-	table.print(w, t.Output.Dir, t.next(list))
+	command := map[bool]string{true: "dpo", false: "sft"}[t.preference != nil]
+	table.print(w, t.Output.Dir, append(remedied(command, t.Output.Dir, sets), t.next(list)...))
 }
 
 // next returns commands that show what was learned from the list, of which nil is unknown.

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"cmp"
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,7 @@ var defaultRun []byte
 type trainOptions struct {
 	runOptions
 	Dry       bool   `flag:"dry-run" help:"print how much memory the run needs and check what it checks before it samples, such as data and programs; fail where the run would"`
+	Probe     bool   `help:"with --dry-run: also sample 8 responses to each of 8 problems and say what they show, in the run's template and in another; a run whose rounds take minutes does it by itself"`
 	Ranks     int    `help:"with --dry-run: plan for so many ranks, each on a machine or a GPU of its own"`
 	Serve     string `help:"serve the policy at this address, such as localhost:8000, to programs that play the episodes: environment.name = \"program\""`
 	APIKeyEnv string `flag:"api-key-env" help:"with --serve: environment variable with the key that programs must have to begin an episode"`
@@ -64,6 +66,9 @@ func newTrain() *cobra.Command {
 		}
 		if o.Dry {
 			return dryRun(c, r, o)
+		}
+		if o.Probe {
+			return usagef("--probe goes with --dry-run")
 		}
 		if c.Flags().Changed("ranks") {
 			return usagef("--ranks goes with --dry-run; to train with several ranks: mpirun -n %d onering train", max(2, o.Ranks))
@@ -241,11 +246,13 @@ func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error)
 // trainOn trains one configuration to its end, or until a signal.
 func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions) (rl.Summary, error) {
 	var local rl.Config // the configuration with paths in place of names on a hub
+	var seconds float64 // that a round may take
+	var probe func(context.Context) (rl.Probe, error)
 	return runTraining(c, t, job[rl.Summary]{
 		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: o.runOptions, profile: o.Profile,
 		base: o.BaseFD, rounds: config.Train.Rounds,
 		prepare: func() (m trained, err error) {
-			local, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
+			local, seconds, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
 			return trained{local.Model.Path, config.Model.Path, local.Model.DType, local.LoRA, local.Runtime, config.Optimizer.LearningRate, local.Train.Seed}, err
 		},
 		config: config,
@@ -253,9 +260,85 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions
 			if err := servePrograms(t, local, o); err != nil {
 				return nil, err
 			}
-			return rl.NewOn(c.Context(), local, s)
+			x, err := rl.NewOn(c.Context(), local, s)
+			if err == nil && seconds > longRound && !o.Resume && t.Size() == 1 && local.Environment.Program() == nil {
+				probe = x.Probe
+			}
+			return x, err
+		},
+		before: func(ctx context.Context) error {
+			if probe == nil {
+				return nil
+			}
+			p, err := probe(ctx)
+			for _, row := range probeTable(p) {
+				slog.Info("before the first round: " + row[0] + ": " + row[1])
+			}
+			for _, f := range p.Found {
+				slog.Warn(f.Text, "cause", f.Cause, "round", 0)
+			}
+			return err
 		},
 	})
+}
+
+// probeTable says what a probe has found, but for what is wrong.
+func probeTable(p rl.Probe) (t summaryTable) {
+	for _, w := range p.Ways {
+		text := fmt.Sprintf("reward %.3f", w.Record.Float("reward"))
+		if w.PassAt != nil {
+			text += fmt.Sprintf(", pass@8 %.2f", *w.PassAt)
+		}
+		for _, x := range [][2]string{
+			{"truncated_share", "cut off"}, {"no_answer_share", "without an answer"}, {"frac_reward_zero_std", "of the groups with equal rewards"},
+		} {
+			if share := w.Record.Float(x[0]); share > 0 {
+				text += fmt.Sprintf(", %.0f %% %s", 100*share, x[1])
+			}
+		}
+		t.add("template "+w.Template, "%s, %.0f tokens", text, w.Record.Float("response_length/mean"))
+	}
+	if p.Round > 0 {
+		t.add("time", "about %s a round, %s in all", about(p.Round), about(p.Run))
+	}
+	return t
+}
+
+// probeRun probes a run that is not begun.
+func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions) error {
+	switch {
+	case t.Size() > 1 || o.Ranks > 1:
+		return usagef("--probe: a probe is of one process: leave --ranks and the launcher out")
+	case local.Environment.Program() != nil:
+		return usagef("--probe: programs play the episodes of the run, and there are none in a probe")
+	}
+	x := training[rl.Summary]{job: job[rl.Summary]{dir: &local.Output.Dir}}
+	defer func() {
+		for _, f := range slices.Backward(x.closers) {
+			f()
+		}
+	}()
+	setup := train.Setup{Ranks: t, Observer: &x.live, Log: slog.Default()}
+	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
+	x.closers = append(x.closers, x.live.Close)
+	m := trained{local.Model.Path, local.Model.Path, local.Model.DType, local.LoRA, local.Runtime, local.Optimizer.LearningRate, local.Train.Seed}
+	if err := x.openModel(c, t, m, &setup); err != nil {
+		return err
+	}
+	r, err := rl.NewOn(c.Context(), local, setup)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	p, err := r.Probe(c.Context())
+	if err != nil || o.JSON {
+		return cmp.Or(err, cli.WriteLine(c.OutOrStdout(), p))
+	}
+	table := probeTable(p)
+	for _, f := range p.Found {
+		table.add("diagnosis", "%s", f.Text)
+	}
+	return table.write(c.OutOrStdout())
 }
 
 // servePrograms serves the policy to the programs that play the run's episodes, if there
@@ -293,18 +376,20 @@ func servePrograms(t *ranks.Group, config rl.Config, o trainOptions) error {
 }
 
 // checkRun checks what can be checked before ONNX Runtime is opened, and returns
-// the configuration with paths instead of names on a hub; see localConfig.
-func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Config, err error) {
+// the configuration with paths instead of names on a hub, see localConfig, and how many seconds a
+// round may take.
+func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Config, seconds float64, err error) {
 	if local, err = localConfig(c, config); err != nil {
-		return local, err
+		return local, 0, err
 	}
 	// Report a wrong folder before fetching a library.
 	for _, path := range []string{local.Model.Path, local.Model.Reference} {
 		if err := checkModel(path); path != "" && err != nil {
-			return local, err
+			return local, 0, err
 		}
 	}
-	return local, checkMemory(c, *config, split)
+	seconds, err = checkMemory(c, *config, split)
+	return local, seconds, err
 }
 
 // printSummary prints what was learned, where the result is and the next commands to type.
@@ -338,10 +423,12 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 	if s.LogPGap > 0 { // otherwise no responses were compared
 		t.add("log-probs", "rollout and training differ by %.1e at most", s.LogPGap)
 	}
+	var sets []string
 	for _, f := range s.Diagnoses {
 		t.add("diagnosis", "%s", f.Text)
+		sets = append(sets, f.Set)
 	}
-	t.print(w, s.Folder, nextCommands(s, c))
+	t.print(w, s.Folder, append(remedied("train", s.Folder, sets), nextCommands(s, c)...))
 }
 
 // A summaryTable is what the summary of a run says of it, by name.
@@ -354,12 +441,17 @@ func (t *summaryTable) add(name, format string, args ...any) {
 // print prints the table and the run folder, and then the commands to type next.
 func (t summaryTable) print(w io.Writer, folder string, next []string) {
 	t.add("run folder", "%s", nearest(folder))
+	t.write(w)
+	fmt.Fprintf(w, "next\n%s\n", strings.Join(next, "\n")) // each command has its own line, to be copied
+}
+
+// write prints the table alone.
+func (t summaryTable) write(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range t {
 		fmt.Fprintf(out, "%s\t%s\n", row[0], row[1])
 	}
-	out.Flush()
-	fmt.Fprintf(w, "next\n%s\n", strings.Join(next, "\n")) // each command has its own line, to be copied
+	return out.Flush()
 }
 
 // nearest returns the path relative to the working directory if that is shorter.
@@ -369,6 +461,20 @@ func nearest(path string) string {
 		return rel
 	}
 	return path
+}
+
+// remedied returns the command that trains again with what was wrong in the run of a folder set to
+// another value; nil if no value is known.
+func remedied(command, folder string, sets []string) []string {
+	if sets = slices.DeleteFunc(sets, func(s string) bool { return s == "" }); len(sets) == 0 {
+		return nil
+	}
+	folder = nearest(folder)
+	line := "onering " + command + " --config " + shellQuoted(filepath.Join(folder, "run.toml"))
+	for _, set := range sets {
+		line += " --set " + shellQuoted(set)
+	}
+	return []string{line + " --out " + shellQuoted(folder+"-again")}
 }
 
 // nextCommands returns commands that show what was learned. The commands take the
@@ -464,7 +570,7 @@ func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Spli
 	if !o.Resume {
 		err = checkVacant(config.Output.Dir, toContinue)
 	}
-	local, failed := checkRun(c, &config, split)
+	local, _, failed := checkRun(c, &config, split)
 	if err := errors.Join(err, failed, servePrograms(t, config, o), checkSink(config.Output.Sink)); err != nil {
 		return err
 	}
@@ -473,7 +579,10 @@ func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Spli
 	if err != nil {
 		return err
 	}
-	return rl.Preflight(c.Context(), local, prompter, slog.Default())
+	if err := rl.Preflight(c.Context(), local, prompter, slog.Default()); err != nil || !o.Probe {
+		return err
+	}
+	return probeRun(c, t, local, o)
 }
 
 // isOpen says whether no source sets a key.
@@ -530,11 +639,7 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 	if asJSON {
 		err = cli.WriteLine(c.OutOrStdout(), e)
 	} else {
-		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-		for _, line := range e.Lines() {
-			fmt.Fprintf(t, "%s\t%s\n", line[0], line[1])
-		}
-		err = t.Flush()
+		err = summaryTable(e.Lines()).write(c.OutOrStdout())
 	}
 	if err != nil {
 		return err
@@ -579,18 +684,20 @@ func estimate(c *cobra.Command, config *rl.Config, split rl.Split, open func(key
 	return e, model, err
 }
 
-// checkMemory refuses a run that cannot fit, and warns of one that may not fit.
-func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) error {
+// checkMemory refuses a run that cannot fit, and warns of one that may not fit. It says how long a
+// long round takes.
+func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) (seconds float64, err error) {
 	e, model, err := estimate(c, &config, split, nil, false)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	sayTime(config, model, split, config.RoundSeconds(model, split, e.Plans))
+	seconds = config.RoundSeconds(model, split, e.Plans)
+	sayTime(config, model, split, seconds)
 	if err := e.Refuse(config, model); err != nil {
-		return err
+		return seconds, err
 	}
 	if err := e.Check(config, model); err != nil {
 		slog.Warn(err.Error())
 	}
-	return nil
+	return seconds, nil
 }

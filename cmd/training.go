@@ -50,6 +50,7 @@ type job[S any] struct {
 	prepare func() (trained, error)
 	config  any // the configuration that run.toml states
 	open    func(s train.Setup) (trainer[S], error)
+	before  func(ctx context.Context) error // what comes before the run; may be nil
 }
 
 // A trainer is an opened run.
@@ -91,7 +92,12 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 	if err := t.InTurn(func() error { return x.start(c, t) }); err != nil {
 		return end, err
 	}
-	end, err = x.trainer.Run(x.ctx, j.Resume)
+	if j.before != nil {
+		err = j.before(x.ctx)
+	}
+	if err == nil {
+		end, err = x.trainer.Run(x.ctx, j.Resume)
+	}
 	if t.First() {
 		x.live.Finish(end, err)
 	}

@@ -133,7 +133,7 @@ func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding 
 	case s.RoundsFallen > 1 && d.facts.Settings["data.curriculum"] == "": // with a curriculum problems become harder
 		return found("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays "+
 			"there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before",
-			b[bestReward], reward, surely, rate)
+			b[bestReward], reward, surely, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
 	case later && length > 2*s.First[figureLength] && reward < b[bestReward]:
 		return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds "+
 			"%.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, s.First[figureLength], reward, b[bestReward])
@@ -217,7 +217,7 @@ func (d *Doctor) supervised(r metrics.Record, loss float64) *Finding {
 	newest := append(slices.Clone(s.Losses[max(0, len(s.Losses)-earlySteps+1):]), loss)
 	if first := slices.Min(s.Early); slices.Min(newest) > 1.5*first+1 {
 		return found("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %s",
-			first, loss, r.Get("step"), d.facts.Settings["optimizer.learning_rate"])
+			first, loss, r.Get("step"), d.facts.Settings["optimizer.learning_rate"]).times(&d.facts, "optimizer.learning_rate", 0.1)
 	}
 	return nil
 }
@@ -230,10 +230,10 @@ func (d *Doctor) heldOut(r metrics.Record, loss float64) *Finding {
 		b[evaluated] = loss
 	case loss > 1.5*first+1:
 		return found("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. "+
-			"Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
+			"Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
 	case int(step) == d.facts.Steps && step >= 8 && math.Abs(loss-first) < 1e-4*first:
 		return found("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f "+
-			"steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
+			"steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate).times(&d.facts, "optimizer.learning_rate", 10)
 	}
 	return nil
 }

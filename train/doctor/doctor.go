@@ -21,13 +21,28 @@ import (
 
 // A Finding is one thing that is wrong with a run.
 type Finding struct {
-	Cause string `json:"cause"` // its class, for programs, such as cut
-	Text  string `json:"text"`  // the cause, the figure that shows it, and the setting to change
+	Cause string `json:"cause"`         // its class, for programs, such as cut
+	Text  string `json:"text"`          // the cause, the figure that shows it, and the setting to change
+	Set   string `json:"set,omitempty"` // a value of that setting to try, as --set takes it
+}
+
+// With names a value of a setting to try.
+func (f *Finding) With(path string, value any) *Finding {
+	f.Set = fmt.Sprintf("%s=%v", path, value)
+	return f
+}
+
+// times is With for so many times the present value, if there is one.
+func (f *Finding) times(facts *Facts, path string, factor float64) *Finding {
+	if x := facts.number(path); x > 0 {
+		return f.With(path, strconv.FormatFloat(x*factor, 'g', 4, 64))
+	}
+	return f
 }
 
 // found returns a Finding.
 func found(cause, format string, args ...any) *Finding {
-	return &Finding{cause, fmt.Sprintf(format, args...)}
+	return &Finding{Cause: cause, Text: fmt.Sprintf(format, args...)}
 }
 
 // kind is the kind of the records that findings are in metrics.jsonl.
@@ -35,14 +50,19 @@ const kind = "diagnosis"
 
 // Record returns the finding as a record of metrics.jsonl.
 func (f Finding) Record(round, step int) metrics.Record {
-	return metrics.Record{}.With("kind", kind).With("round", round).With("step", step).With("cause", f.Cause).With("text", f.Text)
+	r := metrics.Record{}.With("kind", kind).With("round", round).With("step", step).With("cause", f.Cause).With("text", f.Text)
+	if f.Set != "" {
+		r = r.With("set", f.Set)
+	}
+	return r
 }
 
 // FindingOf returns the finding of a record of metrics.jsonl; ok is false for other records.
 func FindingOf(r metrics.Record) (f Finding, ok bool) {
 	cause, _ := r.Get("cause").(string)
 	text, _ := r.Get("text").(string)
-	return Finding{cause, text}, r.Get("kind") == kind
+	set, _ := r.Get("set").(string)
+	return Finding{cause, text, set}, r.Get("kind") == kind
 }
 
 // Facts are what is known of a run before its first round.

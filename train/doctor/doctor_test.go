@@ -161,6 +161,7 @@ func TestCauses(t *testing.T) {
 			return p
 		}()},
 		{"bare numbers", "form", "ask for the answer in that form", healthy().each(wrong)},
+		{"a pattern that nothing meets", "form", "<b>(.*)</b>) never matches", healthy().rewards(func(int, *Response) float64 { return 0 }).set("reward.pattern", "<b>(.*)</b>")},
 		{"pays none", "never-paid", "the mean is 0, the most 0", healthy().rewards(func(int, *Response) float64 { return 0 })},
 		{"pays all", "pays-all", "wrong responses as it pays right ones", healthy().rewards(func(int, *Response) float64 { return 1 })},
 		{"pays wrong ones", "pays-all", "wrong responses more than right ones", healthy().rewards(func(_ int, x *Response) float64 { return 1 - right(x) })},
@@ -264,6 +265,30 @@ func (p *patient) sums(text string) *patient {
 		p.round.Problems[i].Fields[1].Value = text
 	}
 	return p
+}
+
+// TestSet: a finding with a setting to try keeps it in its record.
+func TestSet(t *testing.T) {
+	facts := Facts{Settings: map[string]string{"rollout.max_new_tokens": "40"}}
+	f := found("cut", "cut").times(&facts, "rollout.max_new_tokens", 2)
+	if got, ok := FindingOf(f.Record(1, 2)); !ok || got != *f || got.Set != "rollout.max_new_tokens=80" {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	if f := found("cut", "cut").times(&facts, "environment.max_turns", 2); f.Set != "" {
+		t.Errorf("%q is set to a multiple of nothing", f.Set)
+	}
+}
+
+// TestRight: only a first step with a gradient and no loss is said to be right.
+func TestRight(t *testing.T) {
+	for _, x := range []struct {
+		loss, norm float64
+		said       bool
+	}{{1e-9, 0.3, true}, {0.1, 0.3, false}, {0, 0, false}} {
+		if got := Right([]metrics.Record{metrics.Record{}.With("loss", x.loss).With("grad_norm", x.norm)}); (got != "") != x.said {
+			t.Errorf("loss %g, norm %g: %q", x.loss, x.norm, got)
+		}
+	}
 }
 
 func TestProblems(t *testing.T) {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -22,7 +23,11 @@ func (p *reading) rewards() *Finding {
 	size, pairs, constant := max(math.Abs(p.least), math.Abs(p.most)), p.ahead+p.behind, p.least == p.most
 	paidAlike := constant || p.ties >= 20 && pairs < 0.1*p.ties
 	unclear := p.known && (p.right > 0.95 || p.right == 0) // equal rewards may be deserved
+	pattern := cmp.Or(p.Settings["reward.pattern"], p.Settings["reward.format"])
 	switch {
+	case constant && p.most <= 0 && pattern != "":
+		return found("form", "the pattern of the reward (%s) never matches: it is met by no response, such as %q. Change "+
+			"reward.pattern or reward.format, or ask for that form in the prompt", pattern, example(p.graded[0].Text))
 	case p.flat >= 0.95 && p.level < 0.9 && p.same < 0.5 && p.ties >= 8 && pairs < 0.1*p.ties:
 		return found("ignores-response", "the reward depends on the problem and not on the response: it is the same "+
 			"for all responses in %s of the groups, for right and wrong answers alike, and differs between problems (%.3g to %.3g). Repair the reward",
@@ -82,10 +87,11 @@ func (p *reading) learnable(pairs float64) *Finding {
 	case b[evaluatedCut] > p.truncated+p.turned+0.2 && limit > 0 && limit < p.number("rollout.max_new_tokens"):
 		return found("eval-differs", "the evaluation cuts %s of its responses off at eval.max_new_tokens = %.0f, and "+
 			"training %s at rollout.max_new_tokens = %s: leave eval.max_new_tokens out", per(b[evaluatedCut]), limit,
-			per(p.truncated), p.Settings["rollout.max_new_tokens"])
+			per(p.truncated), p.Settings["rollout.max_new_tokens"]).With("eval.max_new_tokens", 0)
 	case b[evaluatedUnanswered] > p.unanswered+0.2 && extract != "" && extract != p.Extract:
 		return found("eval-differs", "the evaluation finds no answer in %s of its responses (eval.extract = %q), and "+
-			"training in %s (reward.extract = %q): leave eval.extract out", per(b[evaluatedUnanswered]), extract, per(p.unanswered), p.Extract)
+			"training in %s (reward.extract = %q): leave eval.extract out", per(b[evaluatedUnanswered]), extract, per(p.unanswered), p.Extract).
+			With("eval.extract", p.Extract)
 	}
 	return nil
 }
@@ -110,10 +116,10 @@ func (p *reading) form() *Finding {
 	switch {
 	case p.Extract != "" && right > 0 && right >= last/2:
 		return found("form", "%s (extract = %q); extract = \"auto\" finds one in %s of these, right in %s: set reward.extract = \"auto\"",
-			text, p.Extract, per(seen/n), per(right/n))
+			text, p.Extract, per(seen/n), per(right/n)).With("reward.extract", "auto")
 	case p.Extract != "" && last > 0:
 		return found("form", "%s (extract = %q); the last expression is right in %s of these: set reward.extract = "+
-			"\"last\", or ask for the form by model.template", text, p.Extract, per(last/n))
+			"\"last\", or ask for the form by model.template", text, p.Extract, per(last/n)).With("reward.extract", "last")
 	case pattern != "" && right+last > 0:
 		return found("form", "%s (its pattern %s does not match); one stands elsewhere in %s of these, right in %s: "+
 			"change reward.pattern, or ask for that form in the prompt", text, pattern, per(seen/n), per(max(right, last)/n))
@@ -182,7 +188,7 @@ func (p *reading) unsolved(off *Finding) *Finding {
 			return []string{plain(value)}
 		}); met > 0.05 {
 			return found("wrong-gold", "the answers are read from the wrong column: no response meets the column %q, "+
-				"and %s meet the column %q. Set data.answer = %q", column, per(met), field.Name, field.Name)
+				"and %s meet the column %q. Set data.answer = %q", column, per(met), field.Name, field.Name).With("data.answer", field.Name)
 		}
 	}
 	for _, rows := range []int{1, -1, 2, -2} {
@@ -260,7 +266,8 @@ func (p *reading) wrongPrompt() *Finding {
 			"data.prompt to the column with the problems", same, len(p.round.Problems))
 	case column != "" && better != "":
 		return found("wrong-prompt", "no response is right, and the prompts are the column %q (data.prompt), such as "+
-			"%q, although the rows have a column %q: set data.prompt = %q", column, example(p.round.Problems[0].Text), better, better)
+			"%q, although the rows have a column %q: set data.prompt = %q", column, example(p.round.Problems[0].Text), better, better).
+			With("data.prompt", better)
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ func (p *reading) sampling() *Finding {
 			"of a uniform draw. Train it by onering sft first, or set model.path to a trained model", p.entropy, uniform)
 	case p.Bare && p.right < 0.05 && (p.unanswered > 0.3 || p.alike > 0.5 || p.truncated > 0.3):
 		return found("template", "prompts lack the chat template that the model's tokenizer has, and %s of the "+
-			"responses are right (the prompts' template is %q): set model.template = \"chat\"", per(p.right), p.Settings["model.template"])
+			"responses are right (the prompts' template is %q): set model.template = \"chat\"", per(p.right), p.Settings["model.template"]).
+			With("model.template", "chat")
 	case p.passed > 0.1 && p.passed > p.truncated/2:
 		return found("no-end", "responses do not end at the token %s that the model writes for it: %s go on after it "+
 			"until rollout.max_new_tokens cuts them. Set eos_token_id in the model's generation_config.json to that token", p.token, per(p.passed))
@@ -31,17 +32,19 @@ func (p *reading) sampling() *Finding {
 			"and %s are right: set eos_token_id in the model's generation_config.json to the token that ends its texts", per(p.early), p.token, per(p.right))
 	case p.stopped > 0.1 && p.stoppedRight < 0.05 && (p.stopped == 1 || p.stoppedRight < p.right/2):
 		return found("stop", "%s of the responses are ended by a stop text (model.stop = %s), and %s of these are "+
-			"right: it stands before the answer. Take it out of model.stop", per(p.stopped), p.Settings["model.stop"], per(p.stoppedRight))
+			"right: it stands before the answer. Take it out of model.stop", per(p.stopped), p.Settings["model.stop"], per(p.stoppedRight)).
+			With("model.stop", "[]")
 	case p.turned > 0.5:
 		return found("turns", "%s of the episodes are cut off after environment.max_turns = %s turns, before they end, and "+
-			"%s of all are right. Raise environment.max_turns", per(p.turned), p.Settings["environment.max_turns"], per(p.right))
+			"%s of all are right. Raise environment.max_turns", per(p.turned), p.Settings["environment.max_turns"], per(p.right)).
+			times(p.Facts, "environment.max_turns", 2)
 	case p.truncated >= 0.1:
 		return found("cut", "%s of the responses are cut off at rollout.max_new_tokens = %s before they end, and earn "+
 			"nothing for what would follow; the mean length is %.0f tokens. Raise rollout.max_new_tokens", per(p.truncated),
-			p.Settings["rollout.max_new_tokens"], p.record.Float("response_length/mean"))
+			p.Settings["rollout.max_new_tokens"], p.record.Float("response_length/mean")).times(p.Facts, "rollout.max_new_tokens", 2)
 	case p.right > 0.9:
 	case (p.same >= 0.5 || p.twice > 0.25) && t <= 0.5:
-		return found("no-variety", "%s: rollout.temperature is %g. Set it to 1", same, t)
+		return found("no-variety", "%s: rollout.temperature is %g. Set it to 1", same, t).With("rollout.temperature", 1)
 	case p.same >= 0.5 && filters != "":
 		return found("no-variety", "%s: %s hides all other tokens. Leave it out", same, filters)
 	case p.same > 0.8:

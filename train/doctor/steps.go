@@ -15,7 +15,8 @@ func (f *Facts) planned() (list []Finding) {
 	rate, decay, warmup := f.number("optimizer.learning_rate"), f.number("optimizer.weight_decay"), f.number("optimizer.warmup")
 	if warmup >= 1 && warmup > float64(f.Steps)/2 && f.Steps > 1 || warmup > 0.5 && warmup < 1 {
 		list = append(list, *found("warmup", "the warm-up takes most of the run, so that its learning rate stays "+
-			"below the one that is set: optimizer.warmup = %g, and the run has %d steps. Give it a share of the steps, such as 0.1", warmup, f.Steps))
+			"below the one that is set: optimizer.warmup = %g, and the run has %d steps. Give it a share of the steps, such as 0.1", warmup, f.Steps).
+			With("optimizer.warmup", 0.1))
 	}
 	if shrink := rate * decay; decay >= 1 && shrink > 0.002 && f.Settings["lora.on"] != "true" && shrink*float64(f.Steps) > 0.2 {
 		list = append(list, *found("decay", "weight decay shrinks the weights by %.2g %% in each step (optimizer.weight_decay "+
@@ -46,19 +47,23 @@ func (d *Doctor) steps(record metrics.Record, steps []metrics.Record) *Finding {
 	switch {
 	case kl > 0.5 && f.Settings["model.reference"] != "":
 		return found("kl", "the KL penalty overrules the reward: %s of the gradient pull to model.reference = %q "+
-			"(objective.kl_beta = %s). Lower objective.kl_beta, or take another reference", per(kl), f.Settings["model.reference"], f.Settings["objective.kl_beta"])
+			"(objective.kl_beta = %s). Lower objective.kl_beta, or take another reference", per(kl), f.Settings["model.reference"], f.Settings["objective.kl_beta"]).
+			times(f, "objective.kl_beta", 0.1)
 	case kl > 0.5:
 		return found("kl", "the KL penalty overrules the reward: %s of the gradient hold the policy at the reference "+
-			"(objective.kl_beta = %s). Lower objective.kl_beta", per(kl), f.Settings["objective.kl_beta"])
+			"(objective.kl_beta = %s). Lower objective.kl_beta", per(kl), f.Settings["objective.kl_beta"]).times(f, "objective.kl_beta", 0.1)
 	case entropy > 0.5:
 		return found("entropy", "the entropy bonus overrules the reward: %s of the gradient are for the entropy "+
-			"(objective.entropy_bonus = %s). Lower objective.entropy_bonus", per(entropy), f.Settings["objective.entropy_bonus"])
+			"(objective.entropy_bonus = %s). Lower objective.entropy_bonus", per(entropy), f.Settings["objective.entropy_bonus"]).
+			times(f, "objective.entropy_bonus", 0.1)
 	case most > 2.5 && epochs > 1 && most > 2*first:
 		return found("stale", "the %.0f passes over one round's responses move the policy too far: the log-ratio of "+
-			"a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, first)
+			"a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, first).
+			With("train.epochs", 1)
 	case most > 2.5:
 		return found("rate-high", "the steps are too large and destroy the policy: within a round the log-ratio of "+
-			"a token deviates by %.2g nats. Lower optimizer.learning_rate = %s", most, f.Settings["optimizer.learning_rate"])
+			"a token deviates by %.2g nats. Lower optimizer.learning_rate = %s", most, f.Settings["optimizer.learning_rate"]).
+			times(f, "optimizer.learning_rate", 0.1)
 	case cut > 0.3 && clip != "":
 		return found("clip", "the clip of the ratio cuts %s of the tokens after a round's first step: %s, although "+
 			"the log-ratio of a token deviates by no more than %.2g. Widen the clip", per(cut), clip, most)
@@ -67,6 +72,15 @@ func (d *Doctor) steps(record metrics.Record, steps []metrics.Record) *Finding {
 		return nil
 	}
 	return f.unmoved(record, len(moved) > 1, most, stat.Mean(column("grad_norm")), stat.Mean(column("learning_rate")))
+}
+
+// Right says what looks wrong in the first steps of a run and is right, "" if nothing does.
+func Right(steps []metrics.Record) string {
+	if len(steps) == 0 || !(math.Abs(steps[0].Float("loss")) < 1e-6 && steps[0].Float("grad_norm") > 0) {
+		return ""
+	}
+	return fmt.Sprintf("this is right: the first loss is 0 and the ratio 1, since the policy that learns is still the one that sampled and "+
+		"the advantages of a group add up to 0; the gradient has a norm of %.2g", steps[0].Float("grad_norm"))
 }
 
 // narrow names a clip that is far below the objective's default; "" if there is none.
@@ -99,7 +113,7 @@ func (f *Facts) unmoved(record metrics.Record, measured bool, most, norm, step f
 	element := held / math.Sqrt(float64(max(1, f.Parameters)))
 	switch {
 	case !(element < 10*eps):
-		return found("rate-low", "%s. Raise optimizer.learning_rate = %g", text, rate)
+		return found("rate-low", "%s. Raise optimizer.learning_rate = %g", text, rate).times(f, "optimizer.learning_rate", 10)
 	case held < norm/100:
 		return found("small-scale", "%s: optimizer.max_grad_norm = %g scales a gradient of norm %.2g down until "+
 			"optimizer.eps swallows it. Raise optimizer.max_grad_norm", text, limit, norm)

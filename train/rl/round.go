@@ -1,6 +1,7 @@
 package rl
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -404,9 +405,21 @@ func (r *round) greedyLine(problem int) *rundir.GreedyLine {
 	return line
 }
 
+// A roundNote is a metric of the line of a round.
+type roundNote struct {
+	name, label, format string
+	least               float64 // below which it is not worth a place
+}
+
+// reasons are the shares that may explain a reward.
+var reasons = []roundNote{
+	{"truncated_share", "truncated", "%.2f", 0.005}, {"no_answer_share", "no answer", "%.2f", 0.005},
+	{"environment/failed_share", "failed", "%.2f", 0.005}, {"frac_reward_zero_std", "equal", "%.2f", 0.8},
+}
+
 // roundLine returns a round in a line that fits a terminal of 80 columns: as many of the
-// watched metrics as fit, in order of importance. It omits metrics that the objective
-// lacks, and shares of errors that are 0.
+// watched metrics as fit, in order of importance; what explains the reward comes first, the
+// largest share before the others. It omits metrics that the objective lacks, and small shares.
 func roundLine(r metrics.Record, rounds int) string {
 	seconds := 0.0
 	for _, m := range r {
@@ -415,23 +428,17 @@ func roundLine(r metrics.Record, rounds int) string {
 		}
 	}
 	line, end := fmt.Sprintf("round %d/%d", int(r.Float("round")), rounds), fmt.Sprintf("  %.2f s", seconds)
-	for _, m := range []struct {
-		name, label, format string
-		least               float64 // below which it is not worth a place
-	}{
-		{"reward", "reward", "%.3f", math.Inf(-1)},
+	why := slices.SortedStableFunc(slices.Values(reasons), func(a, b roundNote) int { return cmp.Compare(r.Float(b.name), r.Float(a.name)) })
+	for _, m := range slices.Concat([]roundNote{{"reward", "reward", "%.3f", math.Inf(-1)}}, why, []roundNote{
 		{"response_length/mean", "length", "%.0f", 0},
 		{"entropy", "entropy", "%.3f", 0},
-		{"truncated_share", "truncated", "%.2f", 0.005},
-		{"no_answer_share", "no answer", "%.2f", 0.005},
-		{"environment/failed", "failed", "%.0f", 1},
 		{"logp_gap_max", "logp gap", "%.1e", 1e-3},
 		{"p/mean", "p", "%.3f", math.Inf(-1)},
 		{"grad_norm", "grad norm", "%.3g", 0},
 		{"kl", "kl", "%.1e", 0},
 		{"clip_fraction", "clip", "%.4f", 0},
 		{"loss", "loss", "%+.1e", math.Inf(-1)},
-	} {
+	}) {
 		if x := r.Float(m.name); x >= m.least {
 			if part := fmt.Sprintf("  %s "+m.format, m.label, x); len(line)+len(part)+len(end) <= 80 {
 				line += part

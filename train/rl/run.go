@@ -8,6 +8,7 @@ import (
 	"onering/internal/memory"
 	"onering/reward"
 	"onering/train"
+	"onering/train/doctor"
 	"onering/train/metrics"
 )
 
@@ -143,10 +144,13 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 	seen := t.evidence(idle)
 	t.roller.problems.Learned(measures)
 	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.run.Clock.Take()...)
+	say := []string{roundLine(record, t.Config.Train.Rounds)}
+	if right := doctor.Right(t.round.steps); at.Round == 0 && right != "" {
+		say = append(say, right)
+	}
 	t.round = nil
 	t.summary.addRound(record)
-	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Seen: seen,
-		Say: []string{roundLine(record, t.Config.Train.Rounds)}}, nil
+	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Seen: seen, Say: say}, nil
 }
 
 // evaluate runs the suites before the first round, after the last one and as often as

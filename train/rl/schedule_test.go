@@ -58,7 +58,7 @@ func TestClock(t *testing.T) {
 func TestRoundLine(t *testing.T) {
 	r := metrics.Record{}.With("round", 3).With("reward", 0.5).With("entropy", 0.25).With("response_length/mean", 12.4).
 		With("truncated_share", 0.0).With("no_answer_share", 0.5).With("logp_gap_max", math.NaN()).With("loss", -0.1).With("seconds/rollout", 1.5)
-	if got, want := roundLine(r, 4), "round 3/4  reward 0.500  length 12  entropy 0.250  no answer 0.50  1.50 s"; got != want {
+	if got, want := roundLine(r, 4), "round 3/4  reward 0.500  no answer 0.50  length 12  entropy 0.250  1.50 s"; got != want {
 		t.Errorf("%q", got)
 	}
 	r = metrics.Record{}.With("round", 12345678).With("seconds/learn", 1e6)
