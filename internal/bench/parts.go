@@ -204,16 +204,16 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 	}
 	defer d.Close()
 	rows := make([]sampler.Row, n)
-	of := make(map[int]int) // the prefix of each length
+	prefixes := make(map[int]int) // by length
 	for i, length := range contexts {
-		if _, ok := of[length]; !ok {
+		if _, ok := prefixes[length]; !ok {
 			prefix, err := d.Prefill([][]int32{randomIDs(r, p, length)})
 			if err != nil {
 				return step{}, err
 			}
-			of[length] = prefix[0]
+			prefixes[length] = prefix[0]
 		}
-		rows[i] = sampler.Row{Slot: i, Prefix: of[length], Uniform: r.Float32(), Way: sampler.Plain(1)}
+		rows[i] = sampler.Row{Slot: i, Prefix: prefixes[length], Uniform: r.Float32(), Way: sampler.Plain(1)}
 	}
 	if err := d.Begin(rows); err != nil {
 		return step{}, err
@@ -232,7 +232,8 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 		}
 	}
 	mean := stat.Mean(times)
-	return step{mean, stat.Quantile(times, 0.5), stat.Quantile(times, 0.1), stat.Quantile(times, 0.9), 1e3 * float64(n) / mean}, nil
+	return step{StepMilliseconds: mean, Median: stat.Quantile(times, 0.5), P10: stat.Quantile(times, 0.1),
+		P90: stat.Quantile(times, 0.9), TokensPerSecond: 1e3 * float64(n) / mean}, nil
 }
 
 // sequences makes the rows of a training pass, and a weight for each token.

@@ -94,7 +94,7 @@ func WriteFile(path string, write func(io.Writer) error) error {
 		err = writeStream(to, write)
 	default:
 		removeStale(to)
-		return writeFile(to, nil, true, write)
+		return writeFile(to, nil, true, write) // without a checksum, and synced
 	}
 	if err != nil {
 		err = fmt.Errorf("files: write %s: %w", path, err)

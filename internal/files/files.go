@@ -215,7 +215,7 @@ func (f *Folder) Open(name string) (*os.File, error) {
 	}
 	target, err := filepath.EvalSymlinks(filepath.Join(f.real, name))
 	if err != nil {
-		return nil, named(path, err)
+		return nil, withPath(path, err)
 	}
 	root, within := f.root, inside(f.real, target)
 	if within == "" {
@@ -224,7 +224,7 @@ func (f *Folder) Open(name string) (*os.File, error) {
 			return nil, &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("a link leads out of the folder, to %s; copy the file into the folder", target)}
 		}
 		if root, err = os.OpenRoot(blobs); err != nil {
-			return nil, named(path, err)
+			return nil, withPath(path, err)
 		}
 		defer root.Close()
 	}
@@ -232,14 +232,14 @@ func (f *Folder) Open(name string) (*os.File, error) {
 	// that leads out.
 	info, err := root.Lstat(within)
 	if err != nil {
-		return nil, named(path, err)
+		return nil, withPath(path, err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, notRegular(path)
 	}
 	opened, err := root.OpenFile(within, os.O_RDONLY|noWait, 0)
 	if err != nil {
-		return nil, named(path, err)
+		return nil, withPath(path, err)
 	}
 	return checkOpened(opened, nil, path)
 }
@@ -308,8 +308,8 @@ func blobsOf(dir string) string {
 	return ""
 }
 
-// named returns err with the path that the caller gave.
-func named(path string, err error) error {
+// withPath returns err with the path that the caller gave.
+func withPath(path string, err error) error {
 	op := "open"
 	if at := new(fs.PathError); errors.As(err, &at) {
 		op, err = at.Op, at.Err
@@ -344,7 +344,7 @@ func (f folderFS) Open(name string) (fs.File, error) {
 func (f folderFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	info, err := f.root.Lstat(filepath.FromSlash(name))
 	if err != nil {
-		return nil, named(filepath.Join(f.dir, name), err)
+		return nil, withPath(filepath.Join(f.dir, name), err)
 	}
 	if !info.IsDir() { // opening a pipe would wait
 		return nil, fmt.Errorf("%s is not a folder", filepath.Join(f.dir, name))

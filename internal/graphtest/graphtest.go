@@ -264,7 +264,8 @@ func (t Tensor) axis(i int) int {
 	return i
 }
 
-func (t Tensor) typed(elems ...models.DType) {
+// checkType refuses a tensor whose elements have none of these types.
+func (t Tensor) checkType(elems ...models.DType) {
 	if !slices.Contains(elems, t.Type) {
 		fail("%v where %v is wanted", t, elems)
 	}

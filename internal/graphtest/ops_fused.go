@@ -11,13 +11,13 @@ import (
 func rmsNormalization(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, w := *in[0], *in[1]
-	w.typed(x.Type)
+	w.checkType(x.Type)
 	eps, width := c.float("epsilon", 1e-5), x.Dims[len(x.Dims)-1]
 	if c.int("axis", -1) != -1 || !slices.Equal(w.Dims, []int{width}) {
 		fail("only the last axis")
 	}
 	out := zeros(x.Type, x.Dims)
-	x.lines(len(x.Dims)-1, func(at []int) {
+	x.eachLine(len(x.Dims)-1, func(at []int) {
 		square := 0.0
 		for _, o := range at {
 			square += x.Data[o] * x.Data[o]
@@ -32,14 +32,14 @@ func rmsNormalization(c *call) []Tensor {
 
 func quickGelu(c *call) []Tensor {
 	x := c.operands(1, 1)[0]
-	x.typed(floating...)
+	x.checkType(floating...)
 	alpha := c.float("alpha", 1.702)
 	return []Tensor{x.like(func(v float64) float64 { return v * sigmoid(alpha*v) })}
 }
 
 func gelu(c *call) []Tensor {
 	x := c.operands(1, 1)[0]
-	x.typed(floating...)
+	x.checkType(floating...)
 	if attribute(c, "approximate", "none") != "tanh" {
 		fail("only the approximation by tanh")
 	}
@@ -64,9 +64,9 @@ func turn(head []float64, cos, sin Tensor, pos int) {
 func rotaryEmbedding(c *call) []Tensor {
 	in := c.operands(4, 4)
 	x, pos, cos, sin := in[0].Clone(), *in[1], *in[2], *in[3]
-	pos.typed(models.I64)
-	cos.typed(x.Type)
-	sin.typed(x.Type)
+	pos.checkType(models.I64)
+	cos.checkType(x.Type)
+	sin.checkType(x.Type)
 	width := 2 * cos.Dims[1]
 	if n := c.int("rotary_embedding_dim", 0); n > 0 {
 		if n != width {
@@ -113,12 +113,13 @@ func groupQueryAttention(c *call) []Tensor {
 	if want := []int{B, groups, S, K}; !slices.Equal(pastK.Dims, want) || !slices.Equal(pastV.Dims, want) {
 		fail("cache %v and %v, want %v", pastK, pastV, want)
 	}
-	seqlens.typed(models.I32)
-	total.typed(models.I32)
+	seqlens.checkType(models.I32)
+	total.checkType(models.I32)
 	if !slices.Equal(seqlens.Dims, []int{B}) || len(total.Data) != 1 {
 		fail("seqlens %v, total %v", seqlens, total)
 	}
-	group := queryGroup{heads, groups, K, 0, c.float("scale", 1/math.Sqrt(float64(K))), c.int("local_window_size", -1), c.float("softcap", 0), nil, nil, nil}
+	group := queryGroup{heads: heads, groups: groups, width: K, scale: c.float("scale", 1/math.Sqrt(float64(K))),
+		window: c.int("local_window_size", -1), cap: c.float("softcap", 0)}
 	first := total.ints()[0] == T
 	if !first && T > 1 && B > 1 {
 		fail("%d more tokens for %d rows", T, B)

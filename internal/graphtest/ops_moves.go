@@ -18,7 +18,7 @@ func shape(c *call) []Tensor {
 func reshape(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, spec := *in[0], *in[1]
-	spec.typed(models.I64)
+	spec.checkType(models.I64)
 	dims, rest, known := spec.ints(), -1, 1
 	for i, n := range dims {
 		if n == 0 {
@@ -62,7 +62,7 @@ func squeeze(c *call) []Tensor {
 
 func expand(c *call) []Tensor {
 	in := c.operands(2, 2)
-	in[1].typed(models.I64)
+	in[1].checkType(models.I64)
 	dims := broadcast(in[0].Dims, in[1].ints())
 	return []Tensor{in[0].take(dims, in[0].sourceIndex(dims))}
 }
@@ -92,7 +92,7 @@ func index(v float64, n int) int {
 func gather(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, at := *in[0], *in[1]
-	at.typed(models.I64, models.I32)
+	at.checkType(models.I64, models.I32)
 	if c.int("axis", 0) != 0 {
 		fail("only the first axis")
 	}
@@ -107,7 +107,7 @@ func gather(c *call) []Tensor {
 func gatherND(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, at := *in[0], *in[1]
-	at.typed(models.I64)
+	at.checkType(models.I64)
 	if c.int("batch_dims", 0) != 1 || !slices.Equal(at.Dims, []int{x.Dims[0], 1}) {
 		fail("only one batch dimension and one index for each")
 	}
@@ -122,7 +122,7 @@ func gatherND(c *call) []Tensor {
 func scatterND(c *call) []Tensor {
 	in := c.operands(3, 3)
 	x, at, rows := *in[0], *in[1], *in[2]
-	at.typed(models.I64)
+	at.checkType(models.I64)
 	if attribute(c, "reduction", "none") == "add" {
 		if len(rows.Dims) == 1 {
 			return addElements(x, at, rows)
@@ -174,7 +174,7 @@ func slice(c *call) []Tensor {
 	in := c.operands(4, 4)
 	x := *in[0]
 	for _, t := range in[1:] {
-		t.typed(models.I64)
+		t.checkType(models.I64)
 		if !slices.Equal(t.Dims, []int{1}) {
 			fail("only one axis")
 		}
@@ -199,7 +199,7 @@ func pad(c *call) []Tensor {
 	if attribute(c, "mode", "constant") != "constant" || in[2] != nil || in[3] == nil || len(in[1].Data) != 2 || len(in[3].Data) != 1 {
 		fail("only zeros along one axis")
 	}
-	in[1].typed(models.I64)
+	in[1].checkType(models.I64)
 	before, after, axis := in[1].ints()[0], in[1].ints()[1], x.axis(in[3].ints()[0])
 	if before < 0 || after < 0 {
 		fail("by %d and %d", before, after)
@@ -219,7 +219,7 @@ func concat(c *call) []Tensor {
 	dims := slices.Clone(in[0].Dims)
 	dims[axis] = 0
 	for _, t := range in {
-		t.typed(in[0].Type)
+		t.checkType(in[0].Type)
 		for i, n := range t.Dims {
 			if len(t.Dims) != len(dims) || i != axis && n != dims[i] {
 				fail("parts differ")
@@ -240,7 +240,7 @@ func concat(c *call) []Tensor {
 func split(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, sizes := *in[0], in[1].ints()
-	in[1].typed(models.I64)
+	in[1].checkType(models.I64)
 	axis := x.axis(c.int("axis", 0))
 	var out []Tensor
 	start := 0

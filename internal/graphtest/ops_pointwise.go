@@ -71,8 +71,8 @@ var (
 )
 
 func zip(a, b Tensor, f func(a, b float64) float64) Tensor {
-	a.typed(numeric...)
-	b.typed(a.Type)
+	a.checkType(numeric...)
+	b.checkType(a.Type)
 	dims := broadcast(a.Dims, b.Dims)
 	out := zeros(a.Type, dims)
 	at, bt := a.sourceIndex(dims), b.sourceIndex(dims)
@@ -123,7 +123,7 @@ func comparison(f func(a, b float64) bool) func(*call) []Tensor {
 func function(types []models.DType, f func(float64) float64) func(*call) []Tensor {
 	return func(c *call) []Tensor {
 		x := c.operands(1, 1)[0]
-		x.typed(types...)
+		x.checkType(types...)
 		return []Tensor{x.like(f)}
 	}
 }
@@ -131,8 +131,8 @@ func function(types []models.DType, f func(float64) float64) func(*call) []Tenso
 func where(c *call) []Tensor {
 	in := c.operands(3, 3)
 	cond, a, b := *in[0], *in[1], *in[2]
-	cond.typed(models.Bool)
-	b.typed(a.Type)
+	cond.checkType(models.Bool)
+	b.checkType(a.Type)
 	dims := broadcast(cond.Dims, broadcast(a.Dims, b.Dims))
 	out := zeros(a.Type, dims)
 	ct, at, bt := cond.sourceIndex(dims), a.sourceIndex(dims), b.sourceIndex(dims)

@@ -43,8 +43,8 @@ func product(out, a, b []float64, ar, ac, br, bc int, transA, transB bool, alpha
 func gemm(c *call) []Tensor {
 	in := c.operands(2, 3)
 	a, b, tA, tB := *in[0], *in[1], c.flag("transA"), c.flag("transB")
-	a.typed(floating...)
-	b.typed(a.Type)
+	a.checkType(floating...)
+	b.checkType(a.Type)
 	if len(a.Dims) != 2 || len(b.Dims) != 2 {
 		fail("not matrices")
 	}
@@ -57,7 +57,7 @@ func gemm(c *call) []Tensor {
 	}
 	out := zeros(a.Type, []int{m, n})
 	if in[2] != nil {
-		in[2].typed(a.Type)
+		in[2].checkType(a.Type)
 		out = in[2].take(out.Dims, in[2].sourceIndex(out.Dims))
 	}
 	product(out.Data, a.Data, b.Data, a.Dims[0], a.Dims[1], b.Dims[0], b.Dims[1], tA, tB, 1)
@@ -74,8 +74,8 @@ func fusedMatMul(c *call) []Tensor {
 func batches(c *call, tA, tB bool, alpha float64) []Tensor {
 	in := c.operands(2, 2)
 	a, b := *in[0], *in[1]
-	a.typed(floating...)
-	b.typed(a.Type)
+	a.checkType(floating...)
+	b.checkType(a.Type)
 	r := len(a.Dims)
 	if r < 2 || len(b.Dims) != r {
 		fail("batches differ")
@@ -104,9 +104,9 @@ func batches(c *call, tA, tB bool, alpha float64) []Tensor {
 
 func softmax(c *call) []Tensor {
 	x := c.operands(1, 1)[0]
-	x.typed(floating...)
+	x.checkType(floating...)
 	out := zeros(x.Type, x.Dims)
-	x.lines(x.axis(c.int("axis", -1)), func(at []int) {
+	x.eachLine(x.axis(c.int("axis", -1)), func(at []int) {
 		top, total := math.Inf(-1), 0.0
 		for _, o := range at {
 			top = math.Max(top, x.Data[o])
@@ -125,11 +125,11 @@ func softmax(c *call) []Tensor {
 func cumSum(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, axis := *in[0], *in[1]
-	x.typed(numeric...)
-	axis.typed(models.I64)
+	x.checkType(numeric...)
+	axis.checkType(models.I64)
 	exclusive, reverse := c.flag("exclusive"), c.flag("reverse")
 	out := zeros(x.Type, x.Dims)
-	x.lines(x.axis(axis.ints()[0]), func(at []int) {
+	x.eachLine(x.axis(axis.ints()[0]), func(at []int) {
 		if reverse {
 			slices.Reverse(at)
 		}
@@ -151,7 +151,7 @@ func cumSum(c *call) []Tensor {
 func topK(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, k := *in[0], *in[1]
-	k.typed(models.I64)
+	k.checkType(models.I64)
 	if len(k.Dims) != 1 || k.Dims[0] != 1 {
 		fail("k is %v", k)
 	}
@@ -164,7 +164,7 @@ func topK(c *call) []Tensor {
 	}
 	dims := append(slices.Clone(x.Dims[:axis]), n)
 	values, indices := Tensor{Type: x.Type, Dims: dims}, Tensor{Type: models.I64, Dims: dims}
-	x.lines(axis, func(at []int) {
+	x.eachLine(axis, func(at []int) {
 		order := make([]int, len(at))
 		for i := range order {
 			order[i] = i
@@ -185,7 +185,7 @@ func argMax(c *call) []Tensor {
 		fail("only the first index, without its axis")
 	}
 	out := Tensor{Type: models.I64, Dims: slices.Delete(slices.Clone(x.Dims), axis, axis+1)}
-	x.lines(axis, func(at []int) {
+	x.eachLine(axis, func(at []int) {
 		best := 0
 		for i, o := range at {
 			if x.Data[o] > x.Data[at[best]] {
@@ -202,21 +202,21 @@ func reduce(f func([]float64) float64) func(*call) []Tensor {
 	return func(c *call) []Tensor {
 		in := c.operands(1, 2)
 		x, keep := *in[0], c.int("keepdims", 1) == 1
-		x.typed(numeric...)
+		x.checkType(numeric...)
 		if in[1] == nil {
 			if keep {
 				fail("all axes, but kept")
 			}
 			return []Tensor{{x.Type, []int{}, []float64{f(x.Data)}}}
 		}
-		in[1].typed(models.I64)
+		in[1].checkType(models.I64)
 		if len(in[1].Data) != 1 || !keep {
 			fail("only one axis, kept")
 		}
 		axis := x.axis(in[1].ints()[0])
 		out := Tensor{Type: x.Type, Dims: slices.Clone(x.Dims)}
 		out.Dims[axis] = 1
-		x.lines(axis, func(at []int) { out.Data = append(out.Data, f(x.take([]int{len(at)}, at).Data)) })
+		x.eachLine(axis, func(at []int) { out.Data = append(out.Data, f(x.take([]int{len(at)}, at).Data)) })
 		return []Tensor{out}
 	}
 }

@@ -166,9 +166,9 @@ func (t Tensor) take(dims, at []int) Tensor {
 	return out
 }
 
-// lines calls f with the places of the elements of each line along an axis, in
+// eachLine calls f with the places of the elements of each line along an axis, in
 // the order of the other axes.
-func (t Tensor) lines(axis int, f func(at []int)) {
+func (t Tensor) eachLine(axis int, f func(at []int)) {
 	s := strides(t.Dims)
 	dims := slices.Delete(slices.Clone(t.Dims), axis, axis+1)
 	step := slices.Delete(slices.Clone(s), axis, axis+1)

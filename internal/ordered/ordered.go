@@ -55,7 +55,7 @@ func (s *Scanner) expect(want byte) error {
 
 // End reports an error unless only white space is left.
 func (s *Scanner) End() error {
-	s.Peek()
+	s.Peek() // skips white space
 	if s.Pos < len(s.Data) {
 		return s.Errorf("found %q after the value", s.Data[s.Pos])
 	}
@@ -68,7 +68,7 @@ func (s *Scanner) Text() ([]byte, error) {
 		return nil, err
 	}
 	start := s.Pos
-	escaped, err := s.toQuote()
+	escaped, err := s.skipToQuote()
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func (s *Scanner) Text() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// toQuote moves past the quote that ends a string.
-func (s *Scanner) toQuote() (escaped bool, err error) {
+// skipToQuote moves past the quote that ends a string.
+func (s *Scanner) skipToQuote() (escaped bool, err error) {
 	for s.Pos < len(s.Data) {
 		switch s.Data[s.Pos] {
 		case '"':
@@ -116,6 +116,7 @@ func (s *Scanner) Members(member func(key []byte) error) error {
 // Elements reads an array, calling element with s at each.
 func (s *Scanner) Elements(element func() error) error { return s.list('[', ']', element) }
 
+// list reads open, items with commas between them, and end. item must read an item.
 func (s *Scanner) list(open, end byte, item func() error) error {
 	if err := s.expect(open); err != nil {
 		return err
@@ -138,13 +139,13 @@ func (s *Scanner) list(open, end byte, item func() error) error {
 // Raw returns the text of the next value of any kind and moves past it. It only counts
 // brackets, so it also accepts text that is not JSON.
 func (s *Scanner) Raw() (json.RawMessage, error) {
-	s.Peek()
+	s.Peek() // skips white space
 	start, depth := s.Pos, 0
 	for s.Pos < len(s.Data) {
 		switch s.Data[s.Pos] {
 		case '"':
 			s.Pos++
-			if _, err := s.toQuote(); err != nil {
+			if _, err := s.skipToQuote(); err != nil {
 				return nil, err
 			}
 			if depth == 0 {
@@ -188,7 +189,7 @@ func EachMember(data []byte, f func(key string, value []byte, at int) error) err
 		return strict.JSON(data, new(struct{}))
 	}
 	return s.Members(func(key []byte) error {
-		s.Peek()
+		s.Peek() // skips white space
 		at := s.Pos
 		value, err := s.Raw()
 		if err != nil {

@@ -120,10 +120,18 @@ func (c *config) flatten(prefix string, m map[string]any) {
 
 func (c *config) put(key string, value any) { c.values[key], c.rest[key] = value, true }
 
-// get returns the value of a key, nil if it is not given or null.
-func (c *config) get(key string) any {
+// take returns the value of a key, nil if it is not given or null. A key that nobody takes is
+// refused by finish.
+func (c *config) take(key string) any {
 	delete(c.rest, key)
 	return c.values[key]
+}
+
+// passOver takes keys whose values have no effect here, or were read by another name.
+func (c *config) passOver(keys ...string) {
+	for _, key := range keys {
+		delete(c.rest, key)
+	}
 }
 
 // given reports whether a key has a value.
@@ -131,7 +139,7 @@ func (c *config) given(key string) bool { return c.values[key] != nil }
 
 // text returns the text of a key, or its default.
 func (c *config) text(key, otherwise string) string {
-	if v := c.get(key); v != nil {
+	if v := c.take(key); v != nil {
 		return fmt.Sprint(v)
 	}
 	return otherwise
@@ -140,7 +148,7 @@ func (c *config) text(key, otherwise string) string {
 // number returns the number of a key, or its default. A text that is a number counts, since
 // YAML takes 1e-6 as a text.
 func (c *config) number(key string, otherwise float64) float64 {
-	switch v := c.get(key).(type) {
+	switch v := c.take(key).(type) {
 	case nil:
 		return otherwise
 	case bool, []any:
@@ -165,7 +173,7 @@ func (c *config) count(key string, otherwise int) int {
 
 // on returns the truth value of a key, or its default.
 func (c *config) on(key string, otherwise bool) bool {
-	v := c.get(key)
+	v := c.take(key)
 	if v == nil {
 		return otherwise
 	}
@@ -178,7 +186,7 @@ func (c *config) on(key string, otherwise bool) bool {
 
 // list returns the texts of a key: those of a list, or the only one.
 func (c *config) list(key string) (texts []string) {
-	switch v := c.get(key).(type) {
+	switch v := c.take(key).(type) {
 	case nil:
 	case []any:
 		for _, x := range v {
@@ -213,27 +221,27 @@ func (c *config) refuse(key, reason string) {
 	}
 }
 
-// only refuses a key that has another value than the only one that can be had.
-func (c *config) only(key string, value any, reason string) {
-	if v := c.get(key); v != nil && fmt.Sprint(v) != fmt.Sprint(value) {
+// refuseUnless refuses a key that has another value than the only one that can be had.
+func (c *config) refuseUnless(key string, value any, reason string) {
+	if v := c.take(key); v != nil && fmt.Sprint(v) != fmt.Sprint(value) {
 		c.refuse(key, reason)
 	}
 }
 
-// below returns the keys of a mapping, which it marks as read, in alphabetical order.
-func (c *config) below(key string) (keys []string) {
+// takeBelow returns the keys of a mapping, which it marks as read, in alphabetical order.
+func (c *config) takeBelow(key string) (keys []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
 		if inner, ok := strings.CutPrefix(name, key+"."); ok {
-			c.get(name)
+			c.passOver(name)
 			keys = append(keys, inner)
 		}
 	}
 	return keys
 }
 
-// nothing refuses a mapping or a value that is not empty.
-func (c *config) nothing(key, reason string) {
-	if len(c.below(key)) > 0 || len(c.list(key)) > 0 && c.text(key, "") != "map[]" {
+// refuseAny refuses a mapping or a value that is not empty.
+func (c *config) refuseAny(key, reason string) {
+	if len(c.takeBelow(key)) > 0 || len(c.list(key)) > 0 && c.text(key, "") != "map[]" {
 		c.refuse(key, reason)
 	}
 }
@@ -241,10 +249,10 @@ func (c *config) nothing(key, reason string) {
 // arguments sets the names that the chat template reads.
 func (c *config) arguments(key string) {
 	var args []string
-	for _, name := range c.below(key) {
+	for _, name := range c.takeBelow(key) {
 		args = append(args, fmt.Sprintf("%s=%v", name, c.values[key+"."+name]))
 	}
-	c.get(key)
+	c.passOver(key)
 	c.setIf(len(args) > 0, "model.template_args", args)
 }
 

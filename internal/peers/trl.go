@@ -84,10 +84,10 @@ func (t *trl) rollout() {
 	if p := t.number("min_p", 0); p > 0 {
 		t.set("rollout.min_p", p)
 	}
-	t.only("repetition_penalty", 1.0, "onering trains on what was sampled from the policy alone")
+	t.refuseUnless("repetition_penalty", 1.0, "onering trains on what was sampled from the policy alone")
 	t.arguments("chat_template_kwargs")
 	for _, key := range []string{"generation_kwargs", "vllm_structured_outputs_regex"} {
-		t.nothing(key, "onering samples by the keys of [rollout] alone: move what it holds there, if it can")
+		t.refuseAny(key, "onering samples by the keys of [rollout] alone: move what it holds there, if it can")
 	}
 	t.setIf(t.given("max_prompt_length"), "rollout.max_prompt_tokens", t.count("max_prompt_length", 0))
 	t.set("rollout.max_new_tokens", t.count("max_completion_length", 512))
@@ -291,13 +291,13 @@ func (t *trl) optimizer() {
 	t.setIf(t.given("adam_epsilon"), "optimizer.eps", t.number("adam_epsilon", 1e-8))
 	t.set("optimizer.weight_decay", t.number("weight_decay", 0))
 	t.set("optimizer.max_grad_norm", t.number("max_grad_norm", 1))
-	t.nothing("lr_scheduler_kwargs", "set optimizer.floor for a rate that does not end at 0")
+	t.refuseAny("lr_scheduler_kwargs", "set optimizer.floor for a rate that does not end at 0")
 	warmup := t.number("warmup_steps", t.number("warmup_ratio", 0))
 	t.schedule("lr_scheduler_type", t.text("lr_scheduler_type", "linear"), warmup)
 	if warmup > 0 {
 		t.note("the first warm-up step has rate 0 in TRL, and its share of the rate here")
 	}
-	t.get("disable_dropout") // no family that is read has dropout
+	t.passOver("disable_dropout") // no family that is read has dropout
 	if t.on("use_peft", false) {
 		t.set("lora.on", true)
 		t.set("lora.rank", t.count("lora_r", 16))

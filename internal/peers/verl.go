@@ -169,8 +169,8 @@ func (v verl) rollout() {
 		v.note("verl cuts prompts that are too long; onering leaves them out, and says how many")
 	}
 	v.arguments("data.apply_chat_template_kwargs")
-	v.only(sampled+"multi_turn.enable", "false", "choose an environment with [environment]")
-	v.only(sampled+"ignore_eos", "False", "responses end at the end-of-sequence token")
+	v.refuseUnless(sampled+"multi_turn.enable", "false", "choose an environment with [environment]")
+	v.refuseUnless(sampled+"ignore_eos", "False", "responses end at the end-of-sequence token")
 	old := "rescore"
 	if v.on(correct+"bypass_mode", false) {
 		old = "rollout"
@@ -208,7 +208,7 @@ func (v verl) objective() {
 	v.set("objective.advantage", rule)
 	v.setIf(rule == "standardized" || rule == "gdpo" || rule == "pass-k" && byDeviation, "objective.advantage_eps", 1e-6)
 	v.setIf(rule == "otb", "objective.advantage_tail", "none")
-	v.only("algorithm.use_pf_ppo", "false", "PF-PPO chooses responses by their rewards: there is no such choice")
+	v.refuseUnless("algorithm.use_pf_ppo", "false", "PF-PPO chooses responses by their rewards: there is no such choice")
 }
 
 // aggregate reads what a token counts.
@@ -228,7 +228,7 @@ func (v verl) aggregate() {
 	default:
 		v.refuse(actor+"loss_agg_mode", fmt.Sprintf("there is no mode %q", mode))
 	}
-	v.get(actor + "loss_scale_factor")
+	v.passOver(actor + "loss_scale_factor")
 }
 
 // bounds sets the objective's name and what bounds its ratio, by verl's loss_mode.
@@ -236,7 +236,7 @@ func (v verl) bounds(mode string) {
 	if v.given(actor+"clip_ratio") && !v.given(actor+"clip_ratio_low") && !v.given(actor+"clip_ratio_high") {
 		v.note("clip_ratio alone changes nothing in verl, whose clip_ratio_low and _high are 0.2 by themselves: the settings follow the code")
 	}
-	v.get(actor + "clip_ratio")
+	v.passOver(actor + "clip_ratio")
 	low, high, dual := v.number(actor+"clip_ratio_low", 0.2), v.number(actor+"clip_ratio_high", 0.2), v.number(actor+"clip_ratio_c", 3)
 	name := map[string]string{"vanilla": "grpo", "geo_mean": "gmpo", "dppo_tv": "dppo", "dppo_kl": "dppo", "clip_cov": "grpo", "kl_cov": "grpo"}[mode]
 	switch mode {
@@ -244,9 +244,9 @@ func (v verl) bounds(mode string) {
 		name = mode
 	}
 	if name == "" {
-		v.refuse(actor+"policy_loss.loss_mode", fmt.Sprintf("%q has no counterpart", mode))
+		v.refuse(actor+"policy_loss.loss_mode", fmt.Sprintf("%q has no counterpart", mode)) // go on, to report all that is refused
 	}
-	v.named(name)
+	v.setName(name)
 	switch mode {
 	case "cispo":
 		v.set("objective.floor", 1-low)
@@ -281,15 +281,14 @@ func (v verl) bounds(mode string) {
 	}
 	v.masks(mode)
 	for _, key := range []string{"clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio", "ppo_kl_coef", "dro_beta"} {
-		v.get(actor + "policy_loss." + key)
+		v.passOver(actor + "policy_loss." + key) // keys of other modes
 	}
-	v.get(actor + "tau_pos")
-	v.get(actor + "tau_neg")
+	v.passOver(actor+"tau_pos", actor+"tau_neg")
 }
 
-// named sets the objective's name, with what else it decides: whether groups are left out and
+// setName sets the objective's name, with what else it decides: whether groups are left out and
 // what a token counts.
-func (v verl) named(name string) {
+func (v verl) setName(name string) {
 	filters := v.on("algorithm.filter_groups.enable", false)
 	switch {
 	case filters && name == "grpo":
@@ -302,9 +301,9 @@ func (v verl) named(name string) {
 	v.setIf(filters, "objective.dynamic_sampling", true)
 	switch name {
 	case "gspo", "gmpo":
-		v.get(actor + "loss_agg_mode")
+		v.passOver(actor + "loss_agg_mode")
 	case "gpg":
-		v.only(actor+"loss_agg_mode", "token-mean", "gpg divides by the step's tokens")
+		v.refuseUnless(actor+"loss_agg_mode", "token-mean", "gpg divides by the step's tokens")
 		v.set("objective.rescale", strings.EqualFold(v.text("algorithm.adv_estimator", ""), "gpg"))
 	default:
 		v.aggregate()
@@ -439,14 +438,14 @@ func (v verl) optimizer() {
 	v.set("optimizer.beta2", v.decimal(optim+"betas", betas[1]))
 	v.set("optimizer.weight_decay", v.number(optim+"weight_decay", 0.01))
 	v.set("optimizer.max_grad_norm", v.number(actor+"grad_clip", v.number(optim+"clip_grad", 1)))
-	v.get(optim + "clip_grad")
+	v.passOver(optim + "clip_grad")
 	warmup := v.number(optim+"lr_warmup_steps", -1)
 	if warmup < 0 {
 		warmup = v.number(optim+"lr_warmup_steps_ratio", 0)
 	}
-	v.get(optim + "lr_warmup_steps_ratio")
+	v.passOver(optim + "lr_warmup_steps_ratio")
 	shape := v.text(optim+"lr_scheduler_type", v.text(optim+"warmup_style", "constant"))
-	v.get(optim + "warmup_style")
+	v.passOver(optim + "warmup_style")
 	v.schedule(optim+"lr_scheduler_type", shape, warmup)
 	if floor := v.number(optim+"min_lr_ratio", 0); floor > 0 && shape == "cosine" {
 		v.set("optimizer.floor", floor)

@@ -39,7 +39,7 @@ func Resolve(config any, of Command, sources ...Source) (*Resolved, error) {
 	sources = slices.Clone(sources)
 	for _, s := range Sections(config) {
 		if p := plugOf(s.Pointer); p != nil {
-			if err := r.choose(s.Name, p, keysOf(own(s.Pointer)), sources); err != nil {
+			if err := r.choose(s.Name, p, keysOf(ownFields(s.Pointer)), sources); err != nil {
 				return nil, err
 			}
 		}
@@ -113,8 +113,9 @@ func (r *Resolved) apply(s Setting) error {
 	case k >= 0 && t.list != "" && (s.Key == "name" || s.Key == "as"):
 		return fmt.Errorf("%s cannot be changed alone: state the list %s anew", s.Path(), t.list)
 	case k >= 0:
-		was := r.decided[s.Path()] // a --set, or the flag for the same key?
-		if a, b := typed.FindString(was.Place), typed.FindString(s.Place); a+b == "----set " || a+b == "--set --" {
+		was := r.decided[s.Path()]
+		a, b := typedPlace.FindString(was.Place), typedPlace.FindString(s.Place)
+		if setAndFlag := a != "" && b != "" && a != b; setAndFlag {
 			if fmt.Sprint(was.Value) != fmt.Sprint(s.Value) {
 				return fmt.Errorf("%s says otherwise of %s: leave one of the two out", was.Place, s.Path())
 			}
@@ -129,7 +130,7 @@ func (r *Resolved) apply(s Setting) error {
 	if r.of.Name != "" {
 		where += " of " + r.of.Name
 	}
-	if p := plugOf(t.Pointer); p != nil && (len(own(t.Pointer)) == 1 || r.decided[t.Name+".name"].Key != "") {
+	if p := plugOf(t.Pointer); p != nil && (len(ownFields(t.Pointer)) == 1 || r.decided[t.Name+".name"].Key != "") {
 		where += fmt.Sprintf(" for %q", p.running())
 	}
 	if t.list != "" {
@@ -179,7 +180,7 @@ func (r *Resolved) elsewhere(s Setting) string {
 		if p := plugOf(t.Pointer); p != nil && t.Name == s.Section && p.list != nil && !p.parts().IsValid() {
 			list := p.list()
 			field, _ := tagged(reflect.ValueOf(list).Elem(), "list")
-			if slices.Contains(keysOf(append(own(reflect.New(field.Type().Elem()).Interface()), own(list)...)), s.Key) {
+			if slices.Contains(keysOf(append(ownFields(reflect.New(field.Type().Elem()).Interface()), ownFields(list)...)), s.Key) {
 				return fmt.Sprintf("; it goes with several %ss, each in a [[%s.use]]", t.Name, t.Name)
 			}
 		}

@@ -79,7 +79,7 @@ func tagged(v reflect.Value, tag string) (field reflect.Value, value string) {
 
 // valueOf returns the value of the setting with a key in a struct that has that key.
 func valueOf(pointer any, key string) reflect.Value {
-	fields := own(pointer)
+	fields := ownFields(pointer)
 	return fields[slices.Index(keysOf(fields), key)].Value
 }
 

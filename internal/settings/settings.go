@@ -61,8 +61,8 @@ func (f Field) Tag(key string) string { return f.tag.Get(key) }
 // settings.
 func Fields(pointer any) []Field { return fieldsOf(pointer, true) }
 
-// own lists the settings of a struct without those of a plug-in.
-func own(pointer any) []Field { return fieldsOf(pointer, false) }
+// ownFields lists the settings of a struct without those of a plug-in.
+func ownFields(pointer any) []Field { return fieldsOf(pointer, false) }
 
 func fieldsOf(pointer any, plugin bool) []Field {
 	v := reflect.ValueOf(pointer)

@@ -124,7 +124,7 @@ const maxNesting = 32
 // ReadTOML reads a TOML document into v, as toml.Decode does, unless it is nested too deep.
 func ReadTOML(text []byte, v any) (toml.MetaData, error) {
 	depth, dots := 0, 0
-	for _, c := range opaque.ReplaceAll(text, []byte("_")) {
+	for _, c := range commentsAndStrings.ReplaceAll(text, []byte("_")) {
 		switch c {
 		case '[', '{':
 			depth++
@@ -164,8 +164,8 @@ func Sets(sets []string) (Source, error) {
 	return list, nil
 }
 
-// envOthers are variables that begin like settings and are not settings of a run.
-var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI", "ONERING_NCCL", "ONERING_UNPINNED", "ONERING_KERNELS", "ONERING_NO_KERNELS"}
+// otherVariables are variables that begin like settings and are not settings of a run.
+var otherVariables = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI", "ONERING_NCCL", "ONERING_UNPINNED", "ONERING_KERNELS", "ONERING_NO_KERNELS"}
 
 // Environment reads the settings of a configuration in environ, whose entries are
 // NAME=value: ONERING_OPTIMIZER_LEARNING_RATE is optimizer.learning_rate. An empty
@@ -176,7 +176,7 @@ func Environment(config any, environ []string) Source {
 	for _, entry := range environ {
 		name, text, _ := strings.Cut(entry, "=")
 		rest, ok := strings.CutPrefix(name, "ONERING_")
-		if !ok || text == "" || slices.Contains(envOthers, name) {
+		if !ok || text == "" || slices.Contains(otherVariables, name) {
 			continue
 		}
 		section, key, ok := strings.Cut(strings.ToLower(rest), "_")
@@ -229,10 +229,10 @@ var (
 	// mismatch matches what the TOML library says of a value that does not fit.
 	mismatch = regexp.MustCompile(`^toml: (?:line (\d+) )?\(last key "(.*?)"\): `)
 	// typed matches how the place of a setting on the command line begins.
-	typed = regexp.MustCompile(`^--(set )?`)
+	typedPlace = regexp.MustCompile(`^--(set )?`)
 	// opaque matches the comments and strings of a TOML document.
-	opaque  = regexp.MustCompile(`(?s)#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'`)
-	bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	commentsAndStrings = regexp.MustCompile(`(?s)#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'`)
+	bareKey            = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 	// statement matches the beginning of a line that has a header, or a key and a value.
 	statement = regexp.MustCompile(`^\s*(\[{0,2})([^=\]]*)[=\]]`)
 )
@@ -241,7 +241,7 @@ var (
 // key's path with \x00 between its elements. Tables of a list count from 0. Keys in
 // brackets or braces are left out. The TOML library states lines only in errors.
 func keyLines(text string) map[string]int {
-	text = opaque.ReplaceAllStringFunc(text, func(s string) string {
+	text = commentsAndStrings.ReplaceAllStringFunc(text, func(s string) string {
 		if inner := strings.Trim(s, `"'`); bareKey.MatchString(inner) {
 			return inner // a key in quotes
 		}

@@ -98,7 +98,7 @@ func explain(text []byte, err error) error {
 	if isNull {
 		t = null.Type
 	}
-	wants := want(t)
+	wants := kindWanted(t)
 	switch {
 	case errors.Is(wrong.Err, json.ErrUnknownName):
 		name := wrong.JSONPointer.LastToken()
@@ -111,7 +111,7 @@ func explain(text []byte, err error) error {
 		}
 		return &Error{at, "%s: " + escaped(wrong.Err.Error()), wrong.Err}
 	}
-	return &Error{at, "%s is " + escaped(found(text, wrong.ByteOffset)) + ", not " + wants, nil}
+	return &Error{at, "%s is " + escaped(describeAt(text, wrong.ByteOffset)) + ", not " + wants, nil}
 }
 
 func explainSyntax(text []byte, err *jsontext.SyntacticError) error {
@@ -142,8 +142,8 @@ func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 // most bounds what a message repeats of a text, in bytes.
 const most = 40
 
-// found describes the value at an offset of a text.
-func found(text []byte, at int64) string {
+// describeAt describes the value at an offset of a text.
+func describeAt(text []byte, at int64) string {
 	text = text[at:]
 	d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true))
 	switch d.PeekKind() {
@@ -161,8 +161,8 @@ func found(text []byte, at int64) string {
 	return strings.ToValidUTF8(string(text), "?")
 }
 
-// want describes the values that a type takes.
-func want(t reflect.Type) string {
+// kindWanted describes the values that a type takes.
+func kindWanted(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

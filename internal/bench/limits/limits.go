@@ -35,7 +35,7 @@ const (
 // Machine measures the peaks for a fifth of a second, on the CPU.
 func Machine(env *runtime.Env) (Peaks, error) {
 	var p Peaks
-	seconds, err := product(env, peakWidth)
+	seconds, err := productSeconds(env, peakWidth)
 	if err != nil {
 		return p, fmt.Errorf("limits: the product of matrices: %w", err)
 	}
@@ -54,8 +54,8 @@ func Machine(env *runtime.Env) (Peaks, error) {
 	return p, nil
 }
 
-// product returns how many seconds a product of two matrices [n,n] takes.
-func product(env *runtime.Env, n int) (float64, error) {
+// productSeconds returns how many seconds a product of two matrices [n,n] takes.
+func productSeconds(env *runtime.Env, n int) (float64, error) {
 	program, err := graph.Build("product", func(g *graph.Graph) {
 		g.Output("y", graph.MatMul(g.Float("a", n, n), g.Float("b", n, n), false, false, 1))
 	})
