@@ -27,19 +27,19 @@ import (
 // environment, a run file or the run of the model, goes through settings.Resolve, the stronger
 // source over the weaker.
 type choice struct {
-	of     settings.Command
-	given  any                    // what flags state: at first the command's defaults
-	fresh  func() rl.Config       // returns the defaults
-	effect []string               // sections and settings that have an effect beside those with a flag
-	all    bool                   // all settings have an effect
-	needs  []string               // settings that must be stated
-	opens  bool                   // the command opens the model, so the model's run states settings, too
-	short  []settings.Setting     // what flags state that are short for a value of a setting
-	other  func() settings.Source // what further flags state; may be nil
-	file   string
-	recipe string // of train: small, paper or ""
-	sets   []string
-	read   settings.Source // what the file states, once it was read: it may be stdin
+	command settings.Command
+	given   any                    // what flags state: at first the command's defaults
+	fresh   func() rl.Config       // returns the defaults
+	effect  []string               // sections and settings that have an effect beside those with a flag
+	all     bool                   // all settings have an effect
+	needs   []string               // settings that must be stated
+	opens   bool                   // the command opens the model, so the model's run states settings, too
+	short   []settings.Setting     // what flags state that are short for a value of a setting
+	other   func() settings.Source // what further flags state; may be nil
+	file    string
+	recipe  string // of train: small, paper or ""
+	sets    []string
+	read    settings.Source // what the file states, once it was read: it may be stdin
 }
 
 // newChoice returns the settings of a run of onering train, changed to a command's defaults.
@@ -50,7 +50,7 @@ func newChoice(change func(*rl.Config), effect ...string) *choice {
 		return config
 	}
 	config := fresh()
-	return &choice{given: &config, fresh: fresh, effect: effect, of: settings.Command{Flags: map[string]string{}}}
+	return &choice{given: &config, fresh: fresh, effect: effect, command: settings.Command{Flags: map[string]string{}}}
 }
 
 // asDefault leaves the defaults of a run as they are.
@@ -78,7 +78,7 @@ func (s *choice) register(c *cobra.Command, paths ...string) {
 func (s *choice) chosen() any {
 	for _, t := range settings.Sections(s.given) {
 		name := t.Fields[0]
-		if s.of.Flags[t.Name+".name"] != "" {
+		if s.command.Flags[t.Name+".name"] != "" {
 			_ = settings.Choose(s.given, t.Name, name.Value.String()) // a wrong name has no keys to offer
 		}
 	}
@@ -102,7 +102,7 @@ func (s *choice) flags(c *cobra.Command, paths ...string) {
 			if flag == "" {
 				continue
 			}
-			s.of.Flags[path] = flag
+			s.command.Flags[path] = flag
 			addFlag(c, f, flag)
 			if flag == "adapter" { // beside which no new one is trained
 				c.Flags().Lookup(flag).Usage = adapterHelp
@@ -155,7 +155,7 @@ func flagsOf(c *cobra.Command) map[string]string {
 
 // has says whether the setting at a path has an effect in the command.
 func (s *choice) has(path string) bool {
-	return s.all || s.of.Flags[path] != "" || slices.ContainsFunc(s.effect, func(e string) bool {
+	return s.all || s.command.Flags[path] != "" || slices.ContainsFunc(s.effect, func(e string) bool {
 		return path == e || strings.HasPrefix(path, e+".")
 	})
 }
@@ -172,7 +172,7 @@ func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	typed = append(typed, s.of.Given(s.given, c.Flags().Changed)...)
+	typed = append(typed, s.command.Given(s.given, c.Flags().Changed)...)
 	for _, x := range s.short {
 		if on, _ := c.Flags().GetBool(strings.TrimPrefix(x.Place, "--")); on {
 			typed = append(typed, x)
@@ -197,7 +197,7 @@ func (s *choice) resolve(c *cobra.Command, base func(others ...settings.Source) 
 		}
 		sources = append([]settings.Source{weakest}, sources...)
 	}
-	r, err := resolveAs(s.fresh(), s.of, sources...)
+	r, err := resolveAs(s.fresh(), s.command, sources...)
 	if err != nil {
 		return nil, err
 	}

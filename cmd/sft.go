@@ -30,7 +30,7 @@ func newDPO() *cobra.Command {
 }
 
 func newTuned(name string, sections ...string) *cobra.Command {
-	x := &sftCommand{choice: &choice{given: newTuning(name, "").settings(), all: true, of: settings.Command{Name: name, Flags: map[string]string{}}},
+	x := &sftCommand{choice: &choice{given: newTuning(name, "").settings(), all: true, command: settings.Command{Name: name, Flags: map[string]string{}}},
 		runOptions: runOptions{Report: true}}
 	c := newCommand(name, x, func(c *cobra.Command, _ []string) error {
 		config, err := x.resolve(c)
@@ -138,7 +138,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 	}
 	var x demonstrations
 	end, err := runTraining(c, t, job[sft.Summary]{
-		command: s.of.Name, dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: s.runOptions,
+		command: s.command.Name, dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: s.runOptions,
 		prepare: func() (m trained, err error) {
 			if x, err = readDemonstrationsOf(c, config); err == nil && !s.Resume {
 				err = x.local.AskAsTaught(x.list)
@@ -207,8 +207,8 @@ func (s *sftCommand) refuseChanges(config *tuning) error {
 		return err
 	}
 	path, _ := settings.Find("model.path", run).Value.(string)
-	was := newTuning(s.of.Name, path)
-	if _, err := was.resolve(settings.Command{Name: s.of.Name}, run); err != nil {
+	was := newTuning(s.command.Name, path)
+	if _, err := was.resolve(settings.Command{Name: s.command.Name}, run); err != nil {
 		return err
 	}
 	continued(&was.Model.Path, &was.LoRA)
@@ -339,8 +339,8 @@ func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
 		return config, err
 	}
 	if s.Resume {
-		dir, _ := settings.Find("output.dir", s.of.Given(s.given, c.Flags().Changed)).Value.(string)
-		if s.file, err = resumedFile(dir, s.of.Name); err != nil {
+		dir, _ := settings.Find("output.dir", s.command.Given(s.given, c.Flags().Changed)).Value.(string)
+		if s.file, err = resumedFile(dir, s.command.Name); err != nil {
 			return config, err
 		}
 	}
@@ -349,9 +349,9 @@ func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
 		return config, err
 	}
 	path, _ := settings.Find("model.path", sources...).Value.(string)
-	config = newTuning(s.of.Name, path)
+	config = newTuning(s.command.Name, path)
 	usual := config.Optimizer.LearningRate
-	r, err := config.resolve(s.of, sources...)
+	r, err := config.resolve(s.command, sources...)
 	if err != nil {
 		return config, err
 	}

@@ -221,6 +221,7 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int
 		return err
 	}
 	env.Close()
+	// Parallel runs that train adapters to one model read its weights once.
 	unshare, err := shareBases(c, runs, configs, jobs)
 	if err != nil {
 		return err
