@@ -85,10 +85,9 @@ func (find *finder) lastClosedBox(s string) (box, bool) {
 	}
 }
 
-// joinedBoxes returns the contents of the neighbouring boxes that end with last: boxes
-// with nothing but a few words or signs between them, as in "\boxed{(2,2)} and
-// \boxed{(6,2)}". It returns at least two boxes or nothing. either says that "or" stands
-// between two of them.
+// joinedBoxes returns the contents of the neighbouring boxes that end with last: boxes with
+// nothing but a few words or signs between them, as in "\boxed{(2,2)} and \boxed{(6,2)}". It
+// returns at least two boxes or nothing. either says that "or" stands between two of them.
 func (find *finder) joinedBoxes(s string, last box) (contents []string, either bool) {
 	if !rules.On("boxes in a row") {
 		return nil, false

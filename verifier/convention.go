@@ -51,7 +51,8 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 			}
 			continue
 		}
-		if op != "=" || !l.Op.Scalar() || !r.Op.Scalar() || isName(l) || isName(r) || hasNames(l) || hasNames(r) {
+		hasValue := func(n *latex.Node) bool { return n.Op.Scalar() && !isName(n) && !hasNames(n) }
+		if op != "=" || !hasValue(l) || !hasValue(r) {
 			continue
 		}
 		if !c.prose && !(&comparer{algebra: c.algebra}).equal(l, r) {

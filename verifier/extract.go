@@ -112,9 +112,8 @@ func (find *finder) fromBox(s string) extract {
 	return e
 }
 
-// fromTag returns the content of the last <answer>...</answer>, or of the box in it.
-// Strictly, the tag must be as in the R1 template: "</think> <answer>" with a closing
-// tag.
+// fromTag returns the content of the last <answer>...</answer>, or of the box in it. Strictly,
+// the tag must be as in the R1 template: "</think> <answer>" with a closing tag.
 func (find *finder) fromTag(s string, strict bool) extract {
 	find.steps += len(s)
 	if !strings.Contains(s, "<answer>") { // much faster than to look from the end

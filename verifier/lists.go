@@ -123,8 +123,9 @@ func (c *comparer) repeated(g, a *latex.Node) bool {
 			return c.pair(list == g, total, one)
 		}
 	}
-	if whole, part := list.Args[0], list.Args[1]; list.Name == "and" && len(list.Args) == 2 && whole.Op == latex.Num &&
-		whole.Rat.IsInt() && part.Op == latex.Div && isProper(part) {
+	whole, part := list.Args[0], list.Args[1]
+	isMixed := whole.Is(latex.Num) && whole.Rat.IsInt() && part.Is(latex.Div) && isProper(part)
+	if list.Name == "and" && len(list.Args) == 2 && isMixed {
 		return c.pair(list == g, &latex.Node{Op: latex.Add, Args: list.Args}, one) // 11 and 5/6
 	}
 	for _, x := range values(list) {

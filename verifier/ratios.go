@@ -14,9 +14,11 @@ func (c *comparer) ratios(g, a *latex.Node) bool {
 		return c.say(sameTime(g, a), "times of day")
 	}
 	for _, n := range [...][2]*latex.Node{{g, a}, {a, g}} { // 5 p.m. and 5
-		if n[0].Op == latex.Clock && (n[0].Name != "" || len(n[0].Args) == 0) && n[1].Op == latex.Num && n[1].Rat.IsInt() && n[1].Rat.Sign() > 0 {
-			hour := &latex.Node{Op: latex.Clock, Rat: new(big.Rat).Mul(n[1].Rat, big.NewRat(60, 1))}
-			return c.say(sameTime(n[0], hour), "times of day") && c.relax(unitOmitted)
+		clock, hours := n[0], n[1]
+		isClock := clock.Op == latex.Clock && (clock.Name != "" || len(clock.Args) == 0)
+		if isClock && hours.Op == latex.Num && hours.Rat.IsInt() && hours.Rat.Sign() > 0 {
+			hour := &latex.Node{Op: latex.Clock, Rat: new(big.Rat).Mul(hours.Rat, big.NewRat(60, 1))}
+			return c.say(sameTime(clock, hour), "times of day") && c.relax(unitOmitted)
 		}
 	}
 	g, a = asRatio(g), asRatio(a)

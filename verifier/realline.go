@@ -85,7 +85,7 @@ func (c *comparer) combine(x, y *region, has func(inX, inY bool) bool) *region {
 		case open:
 			out.pieces[n].closedHigh = true
 		default:
-			out.pieces = append(out.pieces, interval{ends[at], ends[at], true, true})
+			out.pieces = append(out.pieces, interval{low: ends[at], high: ends[at], closedLow: true, closedHigh: true})
 		}
 		open = true
 	}

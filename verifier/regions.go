@@ -269,9 +269,8 @@ func asBracket(n *latex.Node) *latex.Node {
 	return &latex.Node{Op: latex.Bracket, Name: name, Args: []*latex.Node{n.Args[0], n.Args[2]}}
 }
 
-// bounded writes x > a as infinity > x > a and returns anything else unchanged. If both
-// sides are names, the left one is the variable, unless only the right one is a usual
-// variable.
+// bounded writes x > a as infinity > x > a and returns anything else unchanged. If both sides
+// are names, the left one is the variable, unless only the right one is a usual variable.
 func bounded(n *latex.Node) *latex.Node {
 	if len(n.Ops) != 1 || n.Ops[0] == "!=" {
 		return n

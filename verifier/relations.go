@@ -61,8 +61,7 @@ func valueOf(n *latex.Node) *latex.Node {
 	return n
 }
 
-// isName reports whether n names a quantity: x, f(x), AB, |AB|, \angle A, A:B,
-// (x,y), \sin A.
+// isName reports whether n names a quantity: x, f(x), AB, |AB|, \angle A, A:B, (x,y), \sin A.
 func isName(n *latex.Node) bool {
 	switch n.Op {
 	case latex.Sym, latex.Index, latex.App, latex.Text:
@@ -113,8 +112,7 @@ func isCompoundName(n *latex.Node) bool {
 	return false
 }
 
-// relations compares where an equation, an inequality or a membership is
-// involved.
+// relations compares where an equation, an inequality or a membership is involved.
 func (c *comparer) relations(g, a *latex.Node) bool {
 	g, a = identical(g), identical(a)
 	for _, n := range [...]*latex.Node{g, a} {
@@ -145,7 +143,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if last := rel.Args[len(rel.Args)-1]; single(rel, "==") && last.Op == latex.Mod {
 		return c.pair(rel == g, last, other) // x ≡ 3 (mod 7)
 	}
-	if other.Op == latex.Named && other.Name == "Z+" && single(rel, ">=") && strings.Contains("klmnp", rel.Args[0].Name) && rel.Args[0].Op == latex.Sym {
+	subject := rel.Args[0]
+	isInteger := subject.Is(latex.Sym) && strings.Contains("klmnp", subject.Name)
+	if other.Op == latex.Named && other.Name == "Z+" && single(rel, ">=") && isInteger {
 		return c.pair(rel == g, rel.Args[1], integer(1)) // n >= 1
 	}
 	if in, ok := membership(rel); ok {
@@ -160,9 +160,10 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if isEquation(rel) && other.Op.Scalar() {
 		return c.conclusion(rel, other, rel == g)
 	}
-	subject := rel.Args[0] // A - B = {1,2}
-	if end := rel.Args[len(rel.Args)-1]; isEquation(rel) && (end.Op == latex.Set || end.Op == latex.Bracket) &&
-		(subject.Op == latex.SetBuilder || !subject.Contains(latex.Num) && subject.Contains(latex.Sym)) {
+	end := rel.Args[len(rel.Args)-1]
+	isEnumerated := end.Is(latex.Set) || end.Is(latex.Bracket)
+	namesSet := subject.Is(latex.SetBuilder) || !subject.Contains(latex.Num) && subject.Contains(latex.Sym)
+	if isEquation(rel) && isEnumerated && namesSet { // A - B = {1,2}
 		return c.pair(rel == g, end, other)
 	}
 	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {
@@ -333,7 +334,8 @@ func (c *comparer) twoRelations(g, a *latex.Node) bool {
 	if single(g, "=") && single(a, "=") {
 		return c.equations(g, a)
 	}
-	if isEquation(g) && isEquation(a) && len(algebra.Variables(lastValue(g), lastValue(a))) == 0 && (len(g.Ops) > 1 || len(a.Ops) > 1) {
+	chain := len(g.Ops) > 1 || len(a.Ops) > 1
+	if chain && isEquation(g) && isEquation(a) && len(algebra.Variables(lastValue(g), lastValue(a))) == 0 {
 		return c.equal(lastValue(g), lastValue(a))
 	}
 	if isInequality(g) && isInequality(a) {
@@ -454,9 +456,8 @@ func mentions(n, name *latex.Node) bool {
 	return named(name) && n.Any(func(n *latex.Node) bool { return named(n) && n.Name == head })
 }
 
-// renamed returns the value of f(t) = value as a function of x if the other side says
-// f(x), since the argument's name is bound. It is nil if x has another meaning in the
-// value.
+// renamed returns the value of f(t) = value as a function of x if the other side says f(x),
+// since the argument's name is bound. It is nil if x has another meaning in the value.
 func renamed(x, y, value *latex.Node) *latex.Node {
 	if x.Op != y.Op || x.Op != latex.App && x.Op != latex.Index || len(x.Args) != len(y.Args) {
 		return value

@@ -12,8 +12,7 @@ import (
 	"onering/verifier/internal/rules"
 )
 
-// A quantity is an expression without its per cent sign, degree sign and
-// units.
+// A quantity is an expression without its per cent sign, degree sign and units.
 type quantity struct {
 	value   *latex.Node
 	percent bool
@@ -273,7 +272,7 @@ func (c *comparer) degrees(x, y quantity) bool {
 	if len(n.units) == 1 && n.units[0] == (unitPower{"rad", 1}) {
 		return c.expressions(radians, n.value)
 	}
-	if size, dim, ok := measure(n.units); ok && dim == dimensionOf(angle) {
+	if size, dim, ok := measure(n.units); ok && dim == base(angle) {
 		return c.expressions(d.value, product(n.value, algebra.Rational(size)))
 	}
 	if len(n.units) > 0 {
@@ -425,8 +424,7 @@ var (
 	turning = setOf("away opposite counter anti against out behind below under")
 )
 
-// minimumDigits is how many significant digits a decimal needs to count as a rounded
-// value.
+// minimumDigits is how many significant digits a decimal needs to count as a rounded value.
 const minimumDigits = 5
 
 // expressions compares two expressions without units.

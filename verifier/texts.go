@@ -75,8 +75,7 @@ func affirms(short, sentence string) bool {
 var affirmative = setOf("it he she they we i you there this that these those is are was were does do did ca " +
 	"can could wo will would has have had must should may exists exist indeed")
 
-// wordsOf is the text of an answer in words: a phrase, or letters that were read as a
-// product.
+// wordsOf is the text of an answer in words: a phrase, or letters that were read as a product.
 func wordsOf(n *latex.Node) (string, bool) {
 	switch n.Op {
 	case latex.Text, latex.Sym:

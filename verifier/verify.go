@@ -274,7 +274,8 @@ func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
 	}
 	if g.Choice == "" && a.Choice == "" {
 		// A letter in words is an option whatever its case.
-		if g.Tree.Op == latex.Sym && a.Tree.Op == latex.Sym && (g.Tree.Words || a.Tree.Words) && strings.EqualFold(g.Tree.Name, a.Tree.Name) {
+		letters := g.Tree.Op == latex.Sym && a.Tree.Op == latex.Sym && (g.Tree.Words || a.Tree.Words)
+		if letters && strings.EqualFold(g.Tree.Name, a.Tree.Name) {
 			return true, "option letters"
 		}
 		return false, ""

@@ -26,7 +26,6 @@ var longFunctions = map[string]string{
 	"verifier/internal/latex.parser.command":  "grammar",
 	"verifier/internal/latex.parser.product":  "grammar",
 	"verifier/internal/latex.parser.suffix":   "grammar",
-	"verifier/internal/latex.parser.units":    "grammar",
 }
 
 // TestSizes holds functions to a size.

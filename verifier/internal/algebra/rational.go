@@ -21,8 +21,7 @@ const (
 	maxTerms = 3_000  // of a sum
 )
 
-// A point gives variables values. Sums bind their index by linking a new point in
-// front.
+// A point gives variables values. Sums bind their index by linking a new point in front.
 type point struct {
 	name  string
 	value *big.Rat
@@ -215,8 +214,7 @@ func (c *Checker) rationalRoot(n *latex.Node, at *point) *big.Rat {
 	return c.exactRoot(x, index.Num().Int64())
 }
 
-// exactRoot is the k-th root of x if it is rational; odd roots of negative
-// numbers are real.
+// exactRoot is the k-th root of x if it is rational; odd roots of negative numbers are real.
 func (c *Checker) exactRoot(x *big.Rat, k int64) *big.Rat {
 	ball.FailIf(x.Sign() < 0 && k%2 == 0, errIrrational)
 	num := c.integerRoot(new(big.Int).Abs(x.Num()), k)

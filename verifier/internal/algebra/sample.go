@@ -16,8 +16,7 @@ var precisions = [...]uint{160, 480, 1600}
 
 const agreement = 80
 
-// numbers compares a and b numerically: once if they are constants, else at
-// points.
+// numbers compares a and b numerically: once if they are constants, else at points.
 func (c *Checker) numbers(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
 	if s.hasInfinity {
@@ -49,8 +48,7 @@ type trial struct {
 	met  [pointLimit + 1]int // the points of each outcome
 }
 
-// differ reports whether the two differ at one of the points. It stops where the budget
-// ends.
+// differ reports whether the two differ at one of the points. It stops where the budget ends.
 func (t *trial) differ(points func() []*point) bool {
 	if t.c.budget < 0 {
 		return false
@@ -438,9 +436,11 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 	leftX := e.leftReals
 	e.leftReals = false
 	y, errY := e.try(b)
-	if undefined := func(err error, left bool) bool {
+	undefined := func(err error, left bool) bool {
 		return err == ball.ErrUndefined || err == errUndefined || err == nil && left
-	}; at != nil && !s.hasI && undefined(errX, leftX) != undefined(errY, e.leftReals) && (errX == nil || errY == nil) {
+	}
+	oneDefined := undefined(errX, leftX) != undefined(errY, e.leftReals) && (errX == nil || errY == nil)
+	if at != nil && !s.hasI && oneDefined {
 		if s.hasBars {
 			return pointDifferent
 		}

@@ -181,8 +181,7 @@ func (c *Context) Add(a, b Real) Real {
 	return c.rounded(x, a.radius().plus(b.radius()))
 }
 
-// negligible returns x or y if it is too small to change the other at the precision, else
-// nil.
+// negligible returns x or y if it is too small to change the other at the precision, else nil.
 func negligible(x, y *big.Float, prec uint) *big.Float {
 	if x.Sign() == 0 || y.Sign() == 0 {
 		return nil
@@ -258,9 +257,8 @@ func (c *Context) PowInt(a Real, n int64) Real {
 	return c.CPowInt(Complex{Re: a, Im: c.Int(0)}, n).Re
 }
 
-// Differ reports whether a and b are proved to be different numbers, and if
-// not, whether their radii are below 2^-bits of scale (and of the numbers), so
-// that they may be called equal.
+// Differ reports whether a and b are proved to be different numbers, and if not, whether their
+// radii are below 2^-bits of scale (and of the numbers), so that they may be called equal.
 func (c *Context) Differ(a, b Real, scale Real, bits int) (different, tight bool) {
 	d := c.Sub(a, b)
 	if !d.ContainsZero() {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// atom parses a number, a name, a bracketed expression, or a command with its
-// arguments.
+// atom parses a number, a name, a bracketed expression, or a command with its arguments.
 func (p *parser) atom() *Node {
 	defer p.enter()()
 	t := p.cur()
@@ -319,7 +318,8 @@ func (p *parser) word() *Node {
 		}
 	}
 	// A(1,2), I(0): nobody writes a product so.
-	if n.Op == Sym && p.cur().is("(") && (p.commaAhead() || p.namedAhead() || p.at(1).kind == number && p.at(2).is(")")) {
+	ofNumber := p.at(1).kind == number && p.at(2).is(")")
+	if n.Op == Sym && p.cur().is("(") && (ofNumber || p.commaAhead() || p.namedAhead()) {
 		return p.application(n.Name)
 	}
 	return n
@@ -432,10 +432,14 @@ func looksLikeLetters(w string, next *token) bool {
 	return len(w) <= 6 && !next.spaceBefore && (next.is("^") || next.is("_") || next.is("("))
 }
 
+// englishSigns are names of signs that are also words.
+var englishSigns = SetOf("square triangle angle star diamond partial")
+
 // namedWord parses a function, a constant or a numeral that is spelled out; nil if w is none of these.
 func (p *parser) namedWord(w string) *Node {
 	t := p.cur()
-	if name, ok := functions[w]; ok && len(w) > 1 && p.at(1).kind != end || manyArguments[w] && p.at(1).is("(") {
+	name, isFunction := functions[w]
+	if isFunction && len(w) > 1 && p.at(1).kind != end || manyArguments[w] && p.at(1).is("(") {
 		p.advance()
 		return p.function(cmp.Or(name, w))
 	}
@@ -464,7 +468,7 @@ func (p *parser) namedWord(w string) *Node {
 		}
 	}
 	if len(w) > 1 && !t.inText {
-		if g, ok := greek[w]; ok && w != "square" && w != "triangle" && w != "angle" && w != "star" && w != "diamond" && w != "partial" {
+		if g, ok := greek[w]; ok && !englishSigns[w] {
 			p.advance()
 			return &Node{Op: Sym, Name: g}
 		}

@@ -143,8 +143,7 @@ func (p *parser) annotated() *Node {
 	return p.argument()
 }
 
-// fraction parses the two arguments of \frac. dy/dx is a derivative, not a
-// quotient.
+// fraction parses the two arguments of \frac. dy/dx is a derivative, not a quotient.
 func (p *parser) fraction() *Node {
 	if n := p.derivative(); n != nil {
 		return n
@@ -256,8 +255,7 @@ func (p *parser) rounded(op Op, shut string) *Node {
 	return &Node{Op: op, Args: []*Node{n}}
 }
 
-// bounds parses the text below and above an operator, in either order. A missing bound is
-// nil.
+// bounds parses the text below and above an operator, in either order. A missing bound is nil.
 func (p *parser) bounds() (low, high *Node) {
 	for {
 		switch {

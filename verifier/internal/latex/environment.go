@@ -1,7 +1,6 @@
 package latex
 
-// environment parses \begin{name} ... \end{name}: a matrix, cases, or lines of
-// statements.
+// environment parses \begin{name} ... \end{name}: a matrix, cases, or lines of statements.
 func (p *parser) environment() *Node {
 	name := p.environmentName()
 	bars, inSet := p.bars, p.inSet

@@ -92,8 +92,7 @@ func multiplication(factors []*Node) *Node {
 	return &Node{Op: Mul, Args: factors}
 }
 
-// product parses factors with * and / between them, or nothing, or units after
-// them.
+// product parses factors with * and / between them, or nothing, or units after them.
 func (p *parser) product() *Node {
 	defer p.enter()()
 	start := p.pos
@@ -168,18 +167,20 @@ func (p *parser) product() *Node {
 			p.at(1).kind == word && p.at(1).text == "mod":
 			return p.mod(multiplication(factors))
 		}
-		if k := p.at(1); literal && t.kind == word && (t.text == "P" || t.text == "C") && !t.spaceBefore && k.kind == number && k.num.short && !k.spaceBefore {
+		k := p.at(1)
+		chooses := t.kind == word && (t.text == "P" || t.text == "C") && !t.spaceBefore
+		if literal && chooses && k.kind == number && k.num.short && !k.spaceBefore {
 			p.advance() // 10P3
 			return p.chosenOf(t.text, factors[len(factors)-1], p.numeral())
 		}
-		if t.kind == word && (t.text == "x" || t.text == "X") && p.at(1).kind == number && p.at(1).num.text == "10" &&
-			p.at(2).is("^") && isNumeral(factors[len(factors)-1]) {
+		powerOfTen := k.kind == number && k.num.text == "10" && p.at(2).is("^")
+		if t.kind == word && (t.text == "x" || t.text == "X") && powerOfTen && isNumeral(factors[len(factors)-1]) {
 			p.advance() // 6.02 x 10^23
 			factors, after = append(factors, p.factor()), literal
 			continue
 		}
-		if p.daytimeAhead() != "" && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) ||
-			p.domainAhead() || p.roundedAhead() || p.copulaAhead() || p.afterthoughtAhead() {
+		isTime := p.daytimeAhead() != "" && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal)
+		if isTime || p.domainAhead() || p.roundedAhead() || p.copulaAhead() || p.afterthoughtAhead() {
 			break
 		}
 		if n, ok := p.suffix(factors); ok {
@@ -564,11 +565,16 @@ func (p *parser) subscript(n *Node) *Node {
 		if t.is("{") {
 			i = 1
 		}
-		if star := p.at(i); (star.cmd("odot") || star.cmd("oplus") || star.kind == word &&
-			(star.text == "sun" || star.text == "Sun" || star.text == "earth" || star.text == "Earth")) && (i == 0 || p.at(2).is("}")) {
+		star := p.at(i)
+		sun := star.cmd("odot") || star.kind == word && (star.text == "sun" || star.text == "Sun")
+		earth := star.cmd("oplus") || star.kind == word && (star.text == "earth" || star.text == "Earth")
+		if (sun || earth) && (i == 0 || p.at(2).is("}")) {
 			p.pos += 1 + 2*i
-			of := map[string]string{"M": "mass", "L": "luminosity", "R": "radius"}[n.Name]
-			return &Node{Op: Unit, Name: "#" + map[bool]string{true: "earth ", false: "solar "}[strings.EqualFold(star.text, "earth") || star.cmd("oplus")] + of}
+			body := "solar "
+			if earth {
+				body = "earth "
+			}
+			return &Node{Op: Unit, Name: "#" + body + map[string]string{"M": "mass", "L": "luminosity", "R": "radius"}[n.Name]}
 		}
 	}
 	if n.Op == Num && p.pos >= 2 {

@@ -168,7 +168,7 @@ func (l *lexer) skipWhile(i int, in func(byte) bool) int {
 func (l *lexer) next(plain, roman bool) (bool, bool) {
 	c := l.src[l.pos]
 	switch {
-	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '~' || c == '$' || c == 0 || c == '\v' || c == '\f':
+	case strings.IndexByte(" \t\n\r~$\x00\v\f", c) >= 0:
 		l.pos++
 		l.space = true
 	case isDigit(c) || c == '.' && isDigit(l.peek(1)) && !l.afterDigit():
@@ -370,8 +370,7 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 // spacing is the [2pt] after a new line.
 var spacing = regexp.MustCompile(`^\[[^\]]{0,8}[A-Za-z]{2}\]`)
 
-// knownPrefix returns the longest prefix of name that is a command (\quadx), or name
-// itself.
+// knownPrefix returns the longest prefix of name that is a command (\quadx), or name itself.
 func knownPrefix(name string) string {
 	for n := min(len(name)-1, 16); n >= 2; n-- {
 		if known(name[:n]) {

@@ -91,9 +91,11 @@ func (l *lexer) joinDigits() {
 		switch {
 		case t.kind == number && t.num.short:
 			return 1
-		case t.is("{") && i+2 < len(l.tokens) && l.tokens[i+1].kind == number && l.tokens[i+1].num.short &&
-			l.tokens[i+2].is("}") && !l.tokens[i+1].spaceBefore && !l.tokens[i+2].spaceBefore:
-			return 3
+		case t.is("{") && i+2 < len(l.tokens):
+			inside, shut := l.tokens[i+1], l.tokens[i+2]
+			if inside.kind == number && inside.num.short && shut.is("}") && !inside.spaceBefore && !shut.spaceBefore {
+				return 3
+			}
 		}
 		return 0
 	}

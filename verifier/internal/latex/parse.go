@@ -51,8 +51,7 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 	return result, nil
 }
 
-// chosen returns the tree of the text after the label of an option, and the number of
-// steps.
+// chosen returns the tree of the text after the label of an option, and the number of steps.
 func chosen(src string, reading Reading) (*Node, int) {
 	tokens, _, steps, _ := lex(src, reading)
 	skip := 2 // B.
@@ -94,6 +93,8 @@ type parser struct {
 	unitLetters bool // some were taken as units
 }
 
+func isTextWord(t token) bool { return t.kind == word && t.inText }
+
 // partStatements turns wide spaces between two statements with relations into semicolons,
 // and drops other wide spaces.
 func partStatements(tokens []token) []token {
@@ -109,8 +110,8 @@ func partStatements(tokens []token) []token {
 				related = false
 			}
 			continue
-		case t.kind == word && t.inText && joints[strings.ToLower(t.text)] != "" && i > 0 &&
-			!(tokens[i-1].kind == word && tokens[i-1].inText) && i+1 < len(tokens) && !(tokens[i+1].kind == word && tokens[i+1].inText) && tokens[i+1].kind != end:
+		case isTextWord(t) && joints[strings.ToLower(t.text)] != "" && i > 0 && i+1 < len(tokens) &&
+			!isTextWord(tokens[i-1]) && !isTextWord(tokens[i+1]) && tokens[i+1].kind != end: // it stands alone
 			t.text = joints[strings.ToLower(t.text)] // 1\text{ et }2
 			related = false
 		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
@@ -211,7 +212,9 @@ func (p *parser) statements() *Node {
 		if p.atListEnd() {
 			break
 		}
-		if w := strings.ToLower(p.cur().text); len(items) > 0 && p.cur().kind == word && conditional[w] && w != "if" && w != "when" {
+		w := strings.ToLower(p.cur().text)
+		remark := p.cur().kind == word && conditional[w] && w != "if" && w != "when"
+		if remark && len(items) > 0 {
 			p.skipEnding() // f(x) = cx, where c is a constant
 			continue
 		}
@@ -300,8 +303,7 @@ var (
 	separatingWords = map[string]string{"or": "or", "或": "or", "或者": "or", "and": "and", "和": "and", "与": "and"}
 )
 
-// separator passes a separator and returns it as ",", "and" or "or", or "" if
-// there is none.
+// separator passes a separator and returns it as ",", "and" or "or", or "" if there is none.
 func (p *parser) separator() (joint string) {
 	switch t := p.cur(); t.kind {
 	case newline:

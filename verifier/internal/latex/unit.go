@@ -83,7 +83,7 @@ func unitOf(w string) string {
 		return "" // case matters in symbols
 	}
 	single := lower
-	if len(w) > 3 || lower == "kgs" || lower == "lbs" || lower == "hrs" || lower == "cms" || lower == "yrs" {
+	if len(w) > 3 || slices.Contains([]string{"kgs", "lbs", "hrs", "cms", "yrs"}, lower) {
 		single = strings.TrimSuffix(lower, "s")
 	}
 	for _, w := range [...]string{lower, single} {
@@ -119,7 +119,9 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false
 	}
 	t := p.cur()
-	if t.kind == sign && t.text == "-" && p.at(1).kind == word && !t.spaceBefore && !p.at(1).spaceBefore && unitOf(p.at(1).text) != "" && len(p.at(1).text) > 2 {
+	next := p.at(1)
+	hyphen := t.is("-") && !t.spaceBefore && !next.spaceBefore
+	if hyphen && next.kind == word && unitOf(next.text) != "" && len(next.text) > 2 {
 		p.advance() // 5-inch
 		return p.suffix(factors)
 	}
@@ -210,7 +212,8 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		p.advance()
 		return become(&Node{Op: Binom, Args: []*Node{factors[last], p.factor()}})
 	}
-	if d, ok := fractionWords[w]; ok && (t.inText || t.spaceBefore) && w != "half" && w != "quarter" && w != "second" {
+	ambiguous := w == "half" || w == "quarter" || w == "second"
+	if d, ok := fractionWords[w]; ok && (t.inText || t.spaceBefore) && !ambiguous {
 		p.advance()
 		return become(&Node{Op: Div, Args: []*Node{factors[last], integer(d)}})
 	}
@@ -221,16 +224,18 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if len(t.text) == 1 && (t.inText && t.text == "i" || t.inRoman) && (t.text == "i" || t.text == "e" || t.text == "d") {
 		return nil, false
 	}
-	called := p.isFunction(t.text)
-	if next, many := p.at(1), manyArguments[t.text]; called && (many && next.is("(") || !many &&
-		!(next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end)) {
+	called, many := p.isFunction(t.text), manyArguments[t.text]
+	isLast := next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end
+	if called && (many && next.is("(") || !many && !isLast) {
 		return nil, false // a logarithm, not logs
 	}
 	if !t.inText && !t.inRoman {
 		p.unitLetters = p.unitLetters || unitOf(t.text) != "" && isConstant(factors[last])
 		if p.lettersOnly || unitOf(t.text) == "" || !isConstant(factors[last]) {
-			squared := (w == "square" || w == "sq" || w == "cubic" || w == "cu") && (p.at(1).kind == word || p.at(1).is(".") && p.at(2).kind == word)
-			if (looksLikeLetters(t.text, p.at(1)) && !p.proseAhead() && !called || p.isNamed(t.text)) && !squared || !t.spaceBefore {
+			wordAhead := next.kind == word || next.is(".") && p.at(2).kind == word
+			squared := wordAhead && (w == "square" || w == "sq" || w == "cubic" || w == "cu")
+			formula := p.isNamed(t.text) || looksLikeLetters(t.text, next) && !p.proseAhead() && !called
+			if formula && !squared || !t.spaceBefore {
 				return nil, false
 			}
 		} else if len(t.text) == 2 && !t.spaceBefore && !isNumeral(factors[last]) {
@@ -524,10 +529,14 @@ func (p *parser) unitName() string {
 	} else if next.is(".") && !next.spaceBefore && strings.EqualFold(t.text, "fl") {
 		next, n = p.at(2), 2
 	}
-	if next.kind == word && t.kind == word && (t.inText || t.inRoman || next.spaceBefore) || t.cmd("mu") && next.kind == word &&
-		(next.inText || next.inRoman || p.before().kind == number && len(next.text) == 1) || next.cmd("Omega") && t.kind == word {
-		if u := unitOf(t.text + next.text); u != "" && (unitOf(t.text) == "" || unitOf(next.text) == "" ||
-			next.cmd("Omega") || strings.EqualFold(t.text, "fl")) && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
+	words := t.kind == word && next.kind == word
+	micro := t.cmd("mu") && next.kind == word && (next.inText || next.inRoman || p.before().kind == number && len(next.text) == 1)
+	ohms := next.cmd("Omega") && t.kind == word
+	if words && (t.inText || t.inRoman || next.spaceBefore) || micro || ohms {
+		u := unitOf(t.text + next.text)
+		two := unitOf(t.text) != "" && unitOf(next.text) != "" && !ohms && !strings.EqualFold(t.text, "fl") // each is a unit
+		short := len(t.text+next.text) <= 2 || words && len(t.text) < 2
+		if u != "" && !two && !short {
 			p.pos += n + 1
 			return u
 		}

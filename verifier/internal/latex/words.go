@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"onering/verifier/internal/rules"
+	"slices"
 	"strings"
 )
 
@@ -217,8 +218,10 @@ func (p *parser) text() *Node {
 	var words []string
 	for {
 		t := p.cur()
-		if n := len(words); n > 0 && (words[n-1] == "except" || words[n-1] == "excluding" || words[n-1] == "for" &&
-			n > 1 && words[n-2] == "except") && t.kind == word && (!t.inText && len(t.text) == 1 || isNumberWord(t.text)) {
+		n := len(words)
+		excepts := n > 0 && (words[n-1] == "except" || words[n-1] == "excluding" || n > 1 && words[n-1] == "for" && words[n-2] == "except")
+		isValue := t.kind == word && (!t.inText && len(t.text) == 1 || isNumberWord(t.text))
+		if excepts && isValue {
 			break // a formula follows
 		}
 		if t.kind == word && (len(words) == 0 || !connective(t)) {
@@ -251,8 +254,7 @@ func isNumberWord(w string) bool {
 	return ok
 }
 
-// except parses what "all real numbers except" leaves out; nil if words do not
-// end so.
+// except parses what "all real numbers except" leaves out; nil if words do not end so.
 func (p *parser) except(words []string) *Node {
 	last := len(words) - 1
 	if last < 1 || words[last] != "except" && words[last] != "excluding" {
@@ -325,8 +327,7 @@ func textOf(tokens []token) *Node {
 	return &Node{Op: Text, Name: name, Words: words}
 }
 
-// choice is the letter of a leading option label, "B. 12", "(B) 12" or "B)",
-// else "".
+// choice is the letter of a leading option label, "B. 12", "(B) 12" or "B)", else "".
 func choice(tokens []token) string {
 	i := 0
 	open := tokens[0].is("(")
@@ -340,7 +341,8 @@ func choice(tokens []token) string {
 	if !isOption(t) {
 		return ""
 	}
-	if !(open && mark.is(")") || !open && (mark.is(".") || mark.is(")") || mark.is(":"))) {
+	endsLabel := func(t token) bool { return t.is(".") || t.is(")") || t.is(":") }
+	if open && !mark.is(")") || !open && !endsLabel(mark) {
 		return ""
 	}
 	if label := tokens[i+2]; label.kind == word && isOption(label) && tokens[i+3].kind == end {
@@ -350,8 +352,9 @@ func choice(tokens []token) string {
 	for j := i + 2; j+1 < len(tokens); j++ {
 		after := tokens[j+1]
 		called := tokens[j-1].is("(") && !tokens[j-1].spaceBefore && tokens[j-2].kind == word
-		if isOption(tokens[j]) && !called && (after.is(")") && tokens[j-1].is("(") || (after.is(".") || after.is(")") || after.is(":")) &&
-			(j == i+2 || tokens[j+2].kind != end)) {
+		inBrackets := after.is(")") && tokens[j-1].is("(")
+		labels := endsLabel(after) && (j == i+2 || tokens[j+2].kind != end)
+		if isOption(tokens[j]) && !called && (inBrackets || labels) {
 			return ""
 		}
 	}
@@ -362,7 +365,7 @@ func choice(tokens []token) string {
 			return ""
 		}
 	case sign:
-		if next.text != "(" && next.text != "{" && next.text != "{:" && next.text != "[" && next.text != "|" && next.text != "-" {
+		if !slices.Contains([]string{"(", "{", "{:", "[", "|", "-"}, next.text) {
 			return ""
 		}
 	}

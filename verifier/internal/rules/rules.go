@@ -3,8 +3,7 @@
 // go.
 package rules
 
-// All are the rules, by name and by what they do, in the order in which a response meets
-// them.
+// All are the rules, by name and by what they do, in the order in which a response meets them.
 var All = [...][2]string{
 	{"thoughts", "what precedes the end of a model's thoughts is no answer"},
 	{"boxes in a row", "boxes side by side are the parts of one answer"},
