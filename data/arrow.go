@@ -40,6 +40,7 @@ type arrowMessages struct {
 	fault   any                // why the last message was not read
 }
 
+// openArrow opens a file or a stream of Arrow: a file has a footer with the places of its messages.
 func openArrow(in Input) (rows *Rows, err error) {
 	c := &columnRows{format: "Arrow", unfolding: in.unfolding}
 	defer c.caught(&err)

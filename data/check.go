@@ -166,6 +166,7 @@ func seen(places map[uint64]place, what uint64, here place) (first place, again 
 	return first, again
 }
 
+// check adds a problem to the report.
 func (c *checker) check(p Problem) {
 	at := fmt.Sprintf("%s:%d", p.File, p.Line)
 	here := place{p.File, p.Line, maphash.String(c.seed, strings.Join(p.Answers, "\x00"))}

@@ -31,6 +31,7 @@ type columnRows struct {
 	taken  int // budget used by the current row
 }
 
+// next returns the next row, the first of the next group where one has ended.
 func (c *columnRows) next() (o Object, row int, err error) {
 	c.row++
 	row = c.row

@@ -328,7 +328,8 @@ func (c *columns) final(text, column string) (answer, reason string) {
 		}
 		return answer, ""
 	}
-	if !isSolution(column) && !isWrapped(text) && !(column == c.opts.Answer && !c.opts.AsWritten && isProse(text)) {
+	namedProse := column == c.opts.Answer && !c.opts.AsWritten && isProse(text)
+	if !isSolution(column) && !isWrapped(text) && !namedProse {
 		return text, ""
 	}
 	if _, said, ok := strings.Cut(text, "</think>"); ok {

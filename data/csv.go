@@ -129,6 +129,7 @@ func distinct(names []string) error {
 	return nil
 }
 
+// next returns the next record as a row, and its line. A record with a loose quote is read by loose.
 func (t *table) next() (Object, int, error) {
 	begin := t.r.InputOffset()
 	t.row.renew(begin)

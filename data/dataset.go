@@ -219,6 +219,7 @@ func (r *reader) Next() (Problem, error) {
 	return p, nil
 }
 
+// next returns the problem of the next row that has one; rows without are dropped.
 func (r *reader) next() (Problem, error) {
 	if r.opts.Limit > 0 && r.report.Rows == r.opts.Limit {
 		return Problem{}, io.EOF

@@ -233,6 +233,7 @@ func (p *filterParser) and() condition {
 	return left
 }
 
+// not parses a comparison, a condition in parentheses, or not before either.
 func (p *filterParser) not() condition {
 	if p.depth++; p.depth > 100 {
 		p.fail("nested too deeply")
@@ -260,8 +261,10 @@ func (p *filterParser) expect(punct string) {
 	p.scan()
 }
 
+// compare parses COLUMN OPERATOR VALUE, the operator perhaps with not before it.
 func (p *filterParser) compare() condition {
-	if p.tok.kind != wordToken && p.tok.kind != quoted || p.word("and") || p.word("or") || p.word("in") {
+	isName := p.tok.kind == wordToken || p.tok.kind == quoted
+	if !isName || p.word("and") || p.word("or") || p.word("in") {
 		p.fail("a column is wanted, not %s", p.tok)
 		return nil
 	}

@@ -323,7 +323,8 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 			v.quoted = true
 		case '{', '[':
 			inList := len(v.open) > 0 && v.open[len(v.open)-1] == '[' && (v.last == '[' || v.last == ',')
-			if c == '{' && fresh && len(v.open) > 0 && (v.lines || v.last != ':' && !inList) {
+			unexpected := v.lines || v.last != ':' && !inList
+			if c == '{' && fresh && len(v.open) > 0 && unexpected { // the next object begins: this one was cut
 				return i, false, errUnfinished
 			}
 			if len(v.open) == deepest {

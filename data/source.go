@@ -164,6 +164,7 @@ func (f file) open() (*os.File, error) {
 	return folder.Open(name)
 }
 
+// openFormat unpacks a file if it is compressed, and opens its rows. They close it.
 func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 	info, err := f.Stat()
 	if err != nil {

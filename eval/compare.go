@@ -98,6 +98,7 @@ func (a Report) Compare(b Report) (comparison, error) {
 	return out, nil
 }
 
+// compareSuite pairs the problems of two scores; ok is false if they share none.
 func compareSuite(a, b Score) (settingDifference, bool) {
 	others := map[string]outcome{}
 	for _, o := range b.Outcomes {

@@ -227,6 +227,7 @@ func (p Plan) Create(path string) (*Responses, error) {
 	return r, nil
 }
 
+// resume opens the file of an evaluation that stopped, and cuts off a last line that is not whole.
 func (p Plan) resume(path string) (*Responses, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
@@ -278,6 +279,7 @@ func readResponses(path string) (*Responses, error) {
 // takes some 30 MB.
 const maxLine = 256 << 20
 
+// read reads a file of responses up to its last whole line.
 func read(f io.Reader, path string) (*Responses, error) {
 	in := bufio.NewReaderSize(f, 1<<20)
 	first, err := readLine(in)

@@ -72,6 +72,8 @@ func (r *Responses) Report(same func(a, b string) bool) (Report, error) {
 	return out, nil
 }
 
+// score grades a suite, all of whose responses are there. same says whether two answers are one
+// in a vote.
 func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 	n := r.Settings.Samples
 	out := Score{Suite: s.Name, Problems: len(s.IDs), Samples: n}

@@ -76,6 +76,7 @@ func Open(env *runtime.Env, o Options) (*Policy, error) {
 	return p, nil
 }
 
+// open loads the model, its tokenizer and its adapters.
 func (p *Policy) open(o Options) error {
 	compute, err := ComputeOn(p.Env, cmp.Or(o.DType, "float32"))
 	if err != nil {
@@ -117,6 +118,8 @@ func (p *Policy) open(o Options) error {
 // A loader reads a model's folder for a way of computing.
 type loader func(dir string, c models.Compute) (models.Model, *models.Weights, error)
 
+// load reads the model and its tokenizer from a folder or a packed file. A folder without a
+// tokenizer is fine.
 func (p *Policy) load(path string, compute models.Compute, load loader) error {
 	dir, remove, err := Unpacked(path)
 	if err != nil {

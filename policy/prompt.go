@@ -42,6 +42,7 @@ func (row Prompt) IDs(p *Policy, around tokenize.Template) ([]int32, error) {
 	return ids, err
 }
 
+// ids returns the tokens of the prompt, which is stated in one of three forms.
 func (row Prompt) ids(p *Policy, around tokenize.Template) (ids []int32, err error) {
 	given := 0
 	for _, is := range []bool{row.Prompt != nil, row.PromptIDs != nil, row.Messages != nil} {

@@ -90,9 +90,8 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked returns the checksum of the TFRecord format: a CRC-32C, rotated and with a
-// constant added. The format does so because a plain CRC of data that contains CRCs is
-// weak.
+// masked returns the checksum of the TFRecord format: a CRC-32C, rotated and with a constant
+// added. The format does so because a plain CRC of data that contains CRCs is weak.
 func masked(data []byte) uint32 {
 	c := crc32.Checksum(data, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

@@ -30,8 +30,7 @@ type figure struct {
 	series []charts.SingleSeries
 }
 
-// A trace is one metric of a figure. dash is "" for a solid line, "dashed" or
-// "dotted".
+// A trace is one metric of a figure. dash is "" for a solid line, "dashed" or "dotted".
 type trace struct {
 	metric, label, dash string
 }

@@ -71,8 +71,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 	}
 }
 
-// extent returns the smallest and the largest value of the points of all series but
-// targets.
+// extent returns the smallest and the largest value of the points of all series but targets.
 func (f *figure) extent(value func(xy [2]float64) float64) (least, most float64) {
 	least, most = math.Inf(1), math.Inf(-1)
 	for i, s := range f.series {

@@ -43,8 +43,7 @@ func (r *Run) Seconds() (names []string, seconds map[string]float64, total float
 // maxBars is the largest number of configurations in the figure of seconds.
 const maxBars = 40
 
-// phaseSeconds draws a bar for each configuration: the seconds of a round, stacked
-// by phase.
+// phaseSeconds draws a bar for each configuration: the seconds of a round, stacked by phase.
 func phaseSeconds(groups []*group) figure {
 	f := figure{
 		ID: "phases", Title: "Seconds by phase", X: "seconds a round", Kind: "bar", Wide: true,

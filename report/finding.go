@@ -252,8 +252,7 @@ func sum(x []float64) float64 {
 	return total
 }
 
-// sentence joins parts by semicolons, starts with a capital letter and ends with a
-// full stop.
+// sentence joins parts by semicolons, starts with a capital letter and ends with a full stop.
 func sentence(parts []string) string {
 	text := strings.Join(parts, "; ")
 	if text == "" {

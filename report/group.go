@@ -14,8 +14,7 @@ type group struct {
 	runs []*Run
 }
 
-// incidental reports whether runs that differ in this key still have the same
-// configuration.
+// incidental reports whether runs that differ in this key still have the same configuration.
 func incidental(key string) bool {
 	section, name, _ := strings.Cut(key, ".")
 	switch section {
@@ -60,7 +59,8 @@ func distinguishingKeys(runs []*Run) []string {
 		}
 		for key, value := range with.Config {
 			other, ok := r.Config[key]
-			if ok && other != value && (known || !strings.HasPrefix(key, "objective.")) && !incidental(key) {
+			shared := known || !strings.HasPrefix(key, "objective.")
+			if ok && other != value && shared && !incidental(key) {
 				differ[key] = true
 			}
 		}

@@ -114,9 +114,8 @@ func WriteFile(path string, runs []*Run, o Options) error {
 	return files.WriteFile(path, func(w io.Writer) error { return Write(w, runs, o) })
 }
 
-// Write writes a page about runs: one self-contained HTML file. It renames runs that
-// have the same name. If a run has no Rollouts yet, Write chooses some from its
-// folder.
+// Write writes a page about runs: one self-contained HTML file. It renames runs that have the
+// same name. If a run has no Rollouts yet, Write chooses some from its folder.
 func Write(w io.Writer, runs []*Run, o Options) error {
 	if len(runs) == 0 {
 		return errors.New("report: no runs")
@@ -181,7 +180,7 @@ func newPage(runs []*Run, o Options) (page, error) {
 		}
 		p.Legend = append(p.Legend, legend{g.name, color(k), len(g.runs)})
 		for _, r := range g.runs {
-			p.Runs = append(p.Runs, runInfo{r.Name, g.name, color(k), r.about(), r.Findings()})
+			p.Runs = append(p.Runs, runInfo{Name: r.Name, Group: g.name, Color: color(k), About: r.about(), Findings: r.Findings()})
 			if len(r.Rollouts) > 0 {
 				p.Rollouts = append(p.Rollouts, runRollouts{r.Name, r.Problems, r.Rollouts})
 			}

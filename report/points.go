@@ -44,9 +44,8 @@ func pointsOf(xs []int, column []float64) points {
 	return p
 }
 
-// thin returns at most limit points of a line. It divides the line into stretches
-// and keeps the lowest and the highest point of each, so that a spike of one step
-// stays visible.
+// thin returns at most limit points of a line. It divides the line into stretches and keeps
+// the lowest and the highest point of each, so that a spike of one step stays visible.
 func thin(p points, limit int) points {
 	if len(p) <= limit || limit < 4 {
 		return p
@@ -72,10 +71,9 @@ func thin(p points, limit int) points {
 	return kept
 }
 
-// average returns the mean of several lines, point by point. The i-th points of two
-// runs belong together even if their steps differ: an objective that drops groups
-// takes fewer steps in a round. The mean ends where more than half of the lines have
-// ended.
+// average returns the mean of several lines, point by point. The i-th points of two runs
+// belong together even if their steps differ: an objective that drops groups takes fewer steps
+// in a round. The mean ends where more than half of the lines have ended.
 func average(lines []points) points {
 	var mean points
 	for i := 0; ; i++ {

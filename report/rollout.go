@@ -103,10 +103,9 @@ func (l *rolloutLine) verdict() string { return verdict(&l.RolloutLine, l.Prompt
 // with fewer wrong responses shows all of them.
 const minWrong = 10
 
-// ChooseRollouts sets r.Rollouts to right and wrong responses of the first, the last
-// and up to three rounds between them. In JSON they take about budget bytes. It also
-// counts the verdicts of the last round and adds the responses to the run's ESS
-// figure.
+// ChooseRollouts sets r.Rollouts to right and wrong responses of the first, the last and up to
+// three rounds between them. In JSON they take about budget bytes. It also counts the verdicts
+// of the last round and adds the responses to the run's ESS figure.
 func (r *Run) ChooseRollouts(budget int) error {
 	files := r.rolloutFiles()
 	if len(files) == 0 {

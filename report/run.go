@@ -65,8 +65,7 @@ func (t *table) First(name string) float64 {
 	return append(stat.Finite(t.columns[name]), math.NaN())[0]
 }
 
-// add appends a row. If the row lacks a column, a later add or finish fills the gap
-// with NaN.
+// add appends a row. If the row lacks a column, a later add or finish fills the gap with NaN.
 func (t *table) add(step int, values map[string]any) {
 	row := len(t.Step)
 	t.Step = append(t.Step, step)

@@ -89,8 +89,8 @@ func tabulate(runs []*Run) summary {
 	for _, name := range slices.Backward(evalNames(runs)) {
 		short := strings.TrimPrefix(name, "eval/")
 		all = slices.Insert(all, 0,
-			result{short + ", first", "", 3, func(r *Run) float64 { return r.Evals.First(name) }},
-			result{short + ", last", "", 3, func(r *Run) float64 { return r.Evals.Last(name) }})
+			result{name: short + ", first", digits: 3, value: func(r *Run) float64 { return r.Evals.First(name) }},
+			result{name: short + ", last", digits: 3, value: func(r *Run) float64 { return r.Evals.Last(name) }})
 	}
 	s := summary{Columns: []column{{"run", "", -1}}}
 	for _, key := range keys {

@@ -45,10 +45,9 @@ func Close(plugin any) error {
 	return nil
 }
 
-// SetTemplate calls r's method of this name, if it has one, with the prompt template,
-// which asks for the answer in a form: in a box, in tags. It is called before the first
-// Score with the template's name (qwen_math, r1, no, chat), or with the text of another
-// template.
+// SetTemplate calls r's method of this name, if it has one, with the prompt template, which
+// asks for the answer in a form: in a box, in tags. It is called before the first Score with
+// the template's name (qwen_math, r1, no, chat), or with the text of another template.
 func SetTemplate(r Reward, name string) {
 	if x, ok := r.(interface{ SetTemplate(name string) }); ok {
 		x.SetTemplate(name)

@@ -112,8 +112,7 @@ func (c *Combined) Score(ctx context.Context, group []Sample) ([]Score, error) {
 	return out, nil
 }
 
-// scoreParts returns the scores of each part. The first part that fails cancels the
-// others.
+// scoreParts returns the scores of each part. The first part that fails cancels the others.
 func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, error) {
 	all, ctx := errgroup.WithContext(ctx)
 	parts := make([][]Score, len(c.Parts))
@@ -251,8 +250,7 @@ func (c *Combined) SetTemplate(name string) {
 	}
 }
 
-// Extract implements Extractor: the rule of the judge, or else of the first part that
-// has one.
+// Extract implements Extractor: the rule of the judge, or else of the first part that has one.
 func (c *Combined) Extract() string {
 	return Extract(c.decider(func(r Reward) bool { return Extract(r) != "" }))
 }

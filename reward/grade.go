@@ -38,8 +38,7 @@ type Grader struct {
 	Notes  environment.Journal
 }
 
-// A Task asks for responses to one problem; in an environment they are a group of
-// episodes.
+// A Task asks for responses to one problem; in an environment they are a group of episodes.
 type Task struct {
 	environment.Group
 	Prompt  string // the text of Request.Prompt
@@ -244,8 +243,7 @@ func (g Grader) ScoreRest(ctx context.Context, task, sample int, group []Sample,
 	return scores, err
 }
 
-// Score scores responses to one prompt, and refuses scores that break the rules of
-// Reward.
+// Score scores responses to one prompt, and refuses scores that break the rules of Reward.
 func (g Grader) Score(ctx context.Context, group []Sample) ([]Score, error) {
 	scores, err := g.Reward.Score(ctx, group)
 	if err != nil {
@@ -305,9 +303,8 @@ func (s Score) Check() error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// A Journal remembers the scores of a reward that Varies. A group that is graded again
-// after the run was killed gets the same scores as before. Its methods may be called
-// concurrently.
+// A Journal remembers the scores of a reward that Varies. A group that is graded again after
+// the run was killed gets the same scores as before. Its methods may be called concurrently.
 type Journal interface {
 	// Find returns the stored scores of the responses to a task from number sample on,
 	// nil if there are none.

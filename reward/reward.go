@@ -12,9 +12,8 @@ import (
 	"onering/data"
 )
 
-// A Sample is one finished response, with everything that a reward may want to
-// know about it. Samples share their slices and fields with the program: a reward
-// only reads them.
+// A Sample is one finished response, with everything that a reward may want to know about it.
+// Samples share their slices and fields with the program: a reward only reads them.
 type Sample struct {
 	// Problem is the problem, with the accepted answers and all columns of its row.
 	Problem data.Problem

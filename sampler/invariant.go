@@ -24,8 +24,7 @@ const (
 )
 
 // An invariantSetter is a Decoder that can compute every row of two or more with the same
-// bits, whatever the other rows are. Decoders without the method are assumed to do so
-// always.
+// bits, whatever the other rows are. Decoders without the method are assumed to do so always.
 type invariantSetter interface {
 	SetInvariant(Invariance)
 }

@@ -9,9 +9,8 @@ import (
 	"onering/internal/settings"
 )
 
-// Options say how to sample and when a response ends. They hold for all
-// requests of a call. There are no silent defaults: a Temperature, TopP or
-// MaxNewTokens of 0 is an error.
+// Options say how to sample and when a response ends. They hold for all requests of a call.
+// There are no silent defaults: a Temperature, TopP or MaxNewTokens of 0 is an error.
 type Options struct {
 	// Sampling says how tokens are chosen. A response has at most MaxNewTokens tokens,
 	// and at most as many as fit in its slot after the prompt.

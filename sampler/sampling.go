@@ -34,8 +34,7 @@ func Plain(maxNewTokens int) Sampling {
 	return Sampling{Temperature: 1, TopP: 1, MaxNewTokens: maxNewTokens}
 }
 
-// Greedy is a Sampling that takes the likeliest token, with log-probs at
-// temperature 1.
+// Greedy is a Sampling that takes the likeliest token, with log-probs at temperature 1.
 func Greedy(maxNewTokens int) Sampling {
 	return Sampling{Greedy: true, Temperature: 1, TopP: 1, MaxNewTokens: maxNewTokens}
 }

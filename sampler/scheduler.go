@@ -235,7 +235,7 @@ func (s *Scheduler) giveTokens() {
 		}
 		s.stats.Tokens++
 		if c.Token != nil {
-			c.Token(Token{c.index, q.sample, row.Out.ID, row.Out.LogProb, row.Out.Likeliest})
+			c.Token(Token{Request: c.index, Sample: q.sample, ID: row.Out.ID, LogProb: row.Out.LogProb, Likeliest: row.Out.Likeliest})
 		}
 		switch {
 		case finish == "" || q.call != c:
@@ -255,8 +255,7 @@ func (s *Scheduler) end(slot int, r Response) {
 	c.Done(r)
 }
 
-// recompute computes a slot's sequence anew with its observation, and takes the next
-// token.
+// recompute computes a slot's sequence anew with its observation, and takes the next token.
 func (s *Scheduler) recompute(slot int) {
 	q := &s.slots[slot]
 	tokens := q.tokens()

@@ -88,7 +88,7 @@ func (a *addedSet) build() error {
 			if !ok {
 				next = int32(len(a.nodes))
 				a.edges[edge] = next
-				a.nodes = append(a.nodes, addedNode{at, a.nodes[at].depth + 1, 0, -1, t.Content[i]})
+				a.nodes = append(a.nodes, addedNode{parent: at, depth: a.nodes[at].depth + 1, token: -1, by: t.Content[i]})
 				if at == 0 {
 					a.last[t.Content[i]] = next
 				}

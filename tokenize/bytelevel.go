@@ -25,9 +25,8 @@ func init() {
 	}
 }
 
-// appendBytes appends the bytes that the vocabulary entry name stands for. A
-// name with a character outside the alphabet (an added token, say) stands for
-// its own UTF-8.
+// appendBytes appends the bytes that the vocabulary entry name stands for. A name with a
+// character outside the alphabet (an added token, say) stands for its own UTF-8.
 func appendBytes(dst, name []byte) []byte {
 	start := len(dst)
 	for i := 0; i < len(name); {

@@ -126,8 +126,7 @@ func Talk(messages ...Message) Conversation {
 	return Conversation{Messages: messages, AddGenerationPrompt: true}
 }
 
-// TemplateArgs are names that a chat template reads and their values. The zero value
-// has none.
+// TemplateArgs are names that a chat template reads and their values. The zero value has none.
 type TemplateArgs struct{ names *jinja.Dict }
 
 // UnmarshalJSON reads an object, or null for none.
@@ -164,8 +163,7 @@ func (a TemplateArgs) Over(b TemplateArgs) TemplateArgs {
 	return TemplateArgs{both}
 }
 
-// ErrNoChatTemplate is wrapped by the error of Chat for a tokenizer without a
-// chat template.
+// ErrNoChatTemplate is wrapped by the error of Chat for a tokenizer without a chat template.
 var ErrNoChatTemplate = errors.New("the tokenizer has no chat template")
 
 // Chat renders a conversation with the chat template of the tokenizer's folder, as

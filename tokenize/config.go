@@ -72,8 +72,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return reading.ReadFS(fsys, name, maxFile)
 }
 
-// readJSON decodes the named file into v; if there is no such file, v does not
-// change.
+// readJSON decodes the named file into v; if there is no such file, v does not change.
 func readJSON(fsys fs.FS, name string, v any) error {
 	data, err := readFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {

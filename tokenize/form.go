@@ -150,7 +150,8 @@ type charDecoder struct {
 
 // add appends the text that an id completes. Bytes that may begin a character are held back.
 func (d *charDecoder) add(dst []byte, t *Tokenizer, id int32, skipSpecial bool) []byte {
-	if id < 0 || int(id) >= len(t.names) || t.names[id] == "" || skipSpecial && t.special[id] {
+	isToken := id >= 0 && int(id) < len(t.names) && t.names[id] != ""
+	if !isToken || skipSpecial && t.special[id] {
 		return dst
 	}
 	if !d.begun {

@@ -71,6 +71,8 @@ func LoadFS(fsys fs.FS) (*Tokenizer, error) {
 	return t, nil
 }
 
+// load reads the tokenizer of a folder: tokenizer.json or, in older folders, vocab.json and
+// merges.txt.
 func load(fsys fs.FS) (*Tokenizer, error) {
 	config, err := readConfig(fsys)
 	if err != nil {
@@ -441,6 +443,7 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 	return t, nil
 }
 
+// addToken gives an added token its id, and has it searched in the normalized or in the raw text.
 func (b *builder) addToken(a addedToken) error {
 	t := b.t
 	if a.ID < 0 || a.ID >= maxID {

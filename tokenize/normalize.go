@@ -47,8 +47,7 @@ func nfc(s string) string {
 	return string(dst)
 }
 
-// quickSpan returns the end of a part of the text from i that is in NFC, whatever
-// follows it.
+// quickSpan returns the end of a part of the text from i that is in NFC, whatever follows it.
 func quickSpan(s string, i int) int {
 	end := i + norm.NFC.QuickSpanString(s[i:])
 	if end == len(s) {

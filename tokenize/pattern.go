@@ -42,8 +42,7 @@ const (
 // A set says which characters belong to it.
 type set func(r rune) bool
 
-// find returns the leftmost match in s[from:]; without one, start and end are
-// len(s).
+// find returns the leftmost match in s[from:]; without one, start and end are len(s).
 func (p *pattern) find(s string, from int) (start, end int) {
 	m := p.pool.Get().(*machine)
 	defer p.pool.Put(m)
@@ -58,9 +57,8 @@ type machine struct {
 	read      int      // characters that were read, in all searches
 }
 
-// maxAhead is how many characters are read past a match to find a preferred one. An
-// expression that wanted more, such as a(.*b)?, would read the text to its end for
-// each of its pieces.
+// maxAhead is how many characters are read past a match to find a preferred one. An expression
+// that wanted more, such as a(.*b)?, would read the text to its end for each of its pieces.
 const maxAhead = 1024
 
 type thread struct {

@@ -122,8 +122,7 @@ func (b *builder) readNormalizer(stages []stage) error {
 	return nil
 }
 
-// readPreTokenizer accepts ByteLevel, alone or after any number of Split and Digits
-// stages.
+// readPreTokenizer accepts ByteLevel, alone or after any number of Split and Digits stages.
 func (b *builder) readPreTokenizer(stages []stage) error {
 	if b.t.form.chars {
 		return b.readCharacters(stages)

@@ -194,8 +194,7 @@ func cutQwen(s string, i int) int {
 	return cutSpace(s, i)
 }
 
-// cutSpace is cutQwen for white space that no earlier alternative of qwenPattern
-// matches.
+// cutSpace is cutQwen for white space that no earlier alternative of qwenPattern matches.
 func cutSpace(s string, i int) int {
 	end, afterNewline, last := i, 0, i
 	for end < len(s) {

@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// A StreamDecoder decodes ids one after the other. The results of Add and of the
-// last Flush, joined, are what Decode returns for all ids. No call returns a part of
-// a character.
+// A StreamDecoder decodes ids one after the other. The results of Add and of the last Flush,
+// joined, are what Decode returns for all ids. No call returns a part of a character.
 type StreamDecoder struct {
 	// SkipSpecial is that of Decode, and Keep the names of special tokens that are decoded all
 	// the same. Both may be set before the first Add.

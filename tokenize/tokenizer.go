@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// A Tokenizer turns text into token ids and back. It is safe for concurrent
-// use.
+// A Tokenizer turns text into token ids and back. It is safe for concurrent use.
 type Tokenizer struct {
 	names   []string // from an id to its name in the vocabulary; empty if no token has the id
 	bytes   []string // id -> the bytes to which it decodes
@@ -111,10 +110,9 @@ func (t *Tokenizer) CheckKnown(text string) error {
 	return err
 }
 
-// Decode returns the text of ids: their bytes, joined, with each invalid UTF-8
-// sequence replaced by one U+FFFD. Ids without a token (a model may have more logits
-// than its tokenizer has tokens) add nothing; with skipSpecial, special tokens add
-// nothing either.
+// Decode returns the text of ids: their bytes, joined, with each invalid UTF-8 sequence
+// replaced by one U+FFFD. Ids without a token (a model may have more logits than its tokenizer
+// has tokens) add nothing; with skipSpecial, special tokens add nothing either.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	buf := make([]byte, 0, 5*len(ids))
 	if t.form.chars {
@@ -144,8 +142,7 @@ func (t *Tokenizer) appendToken(dst []byte, id int32, skipSpecial bool) []byte {
 // more logits than that, never fewer.
 func (t *Tokenizer) VocabSize() int { return len(t.names) }
 
-// BOS returns the id of the token that begins a text; ok is false if the tokenizer
-// has none.
+// BOS returns the id of the token that begins a text; ok is false if the tokenizer has none.
 func (t *Tokenizer) BOS() (id int32, ok bool) { return t.ID(t.bos) }
 
 // EOS returns the id of the token that ends a text; ok is false if the tokenizer has

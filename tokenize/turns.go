@@ -210,8 +210,7 @@ func specialEnd(t *Tokenizer, text string) int {
 	return end
 }
 
-// commonPrefix returns the length of the longest text that begins both, in whole
-// characters.
+// commonPrefix returns the length of the longest text that begins both, in whole characters.
 func commonPrefix(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -223,8 +222,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// commonSuffix returns the length of the longest text that ends both, in whole
-// characters.
+// commonSuffix returns the length of the longest text that ends both, in whole characters.
 func commonSuffix(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {

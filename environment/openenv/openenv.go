@@ -91,6 +91,7 @@ func (s *Server) askFacts(ctx context.Context) (*facts, *http.Client, error) {
 	return s.told, client, s.withName(ctx, err)
 }
 
+// facts asks which actions the environment takes and, with a split, how many tasks that has.
 func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error) {
 	var schema struct {
 		Action struct {

@@ -124,6 +124,7 @@ type bencher struct {
 	written int64
 }
 
+// open makes the decoder and the stepper of the round, whose tokens must fit the model.
 func (b *bencher) open() (err error) {
 	longest := b.Prompt + 3*b.Length + 1
 	if most := b.policy.Geometry().MaxPositions; most > 0 && longest > most {

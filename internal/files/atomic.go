@@ -149,6 +149,8 @@ func writeStream(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
+// writeFile replaces the file at path by what write writes, and adds that to sum unless it is nil.
+// Unless synced, a power failure may lose the new content.
 func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) error) (err error) {
 	tmp := temporary(path)
 	if err := Ask("create", tmp); err != nil {

@@ -105,8 +105,7 @@ func groupQueryAttention(c *call) []Tensor {
 	}
 	B, T, all := qkv.Dims[0], qkv.Dims[1], heads+2*groups
 	K := qkv.Dims[2] / all
-	// these are ONNX Runtime's own limits
-	if K%16 != 0 || rotary && in[7].Dims[1] != K/2 {
+	if K%16 != 0 || rotary && in[7].Dims[1] != K/2 { // ONNX Runtime's own limits
 		fail("heads of %d", K)
 	}
 	S := pastK.Dims[2]

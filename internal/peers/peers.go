@@ -114,11 +114,9 @@ func (c *config) flatten(prefix string, m map[string]any) {
 			c.flatten(prefix+key+".", inner)
 			continue
 		}
-		c.put(prefix+key, value)
+		c.values[prefix+key], c.rest[prefix+key] = value, true
 	}
 }
-
-func (c *config) put(key string, value any) { c.values[key], c.rest[key] = value, true }
 
 // take returns the value of a key, nil if it is not given or null. A key that nobody takes is
 // refused by finish.

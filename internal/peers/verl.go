@@ -57,7 +57,7 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 				c.refuse(m[1], fmt.Sprintf("its value %s is the shell's: write it out", m[2]))
 			}
 		}
-		c.put(m[1], value)
+		c.values[m[1]], c.rest[m[1]] = value, true
 	}
 	v := verl{c}
 	v.run(rows)

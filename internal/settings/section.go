@@ -149,7 +149,7 @@ func Sections(config any) (sections []Section) {
 		sections = append(sections, s)
 		for i := 0; parts.IsValid() && i < parts.Len(); i++ {
 			part := parts.Index(i).Addr().Interface()
-			sections = append(sections, Section{s.Name + useKey + valueOf(part, "as").String(), part, Fields(part), s.Name + ".use", ""})
+			sections = append(sections, Section{Name: s.Name + useKey + valueOf(part, "as").String(), Pointer: part, Fields: Fields(part), list: s.Name + ".use"})
 		}
 	}
 	return sections

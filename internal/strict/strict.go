@@ -114,6 +114,7 @@ func explain(text []byte, err error) error {
 	return &Error{at, "%s is " + escaped(describeAt(text, wrong.ByteOffset)) + ", not " + wants, nil}
 }
 
+// explainSyntax says where a text ceases to be JSON, and why.
 func explainSyntax(text []byte, err *jsontext.SyntacticError) error {
 	place := fmt.Sprintf("byte %d", err.ByteOffset)
 	if lines := bytes.Count(bytes.TrimRight(text[:err.ByteOffset], "\r\n"), []byte("\n")); lines > 0 {

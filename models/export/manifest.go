@@ -115,7 +115,7 @@ func newManifest(arch models.Architecture, graphs []graphFile, o Options) manife
 		m.Shape["layer_kinds"], m.Shape["kind_of_layers"] = g.Kinds, kindOf
 	}
 	if l := arch.AdapterLayout(); l != nil {
-		m.Adapter = &adapter{o.Adapter.Rank, o.Adapter.Scale, o.Adapter.Modules, models.AdapterPrefix, l.Fused()}
+		m.Adapter = &adapter{Rank: o.Adapter.Rank, Scale: o.Adapter.Scale, Modules: o.Adapter.Modules, Prefix: models.AdapterPrefix, Weights: l.Fused()}
 	}
 	return m
 }

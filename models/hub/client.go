@@ -139,7 +139,7 @@ func (c *client) once(ctx context.Context, k call, address *url.URL) (*http.Resp
 	ctx, cancel := context.WithCancelCause(ctx)
 	watch := func(body io.ReadCloser, what string) *watched {
 		timer := time.AfterFunc(c.stall, func() { cancel(fmt.Errorf("no bytes %s for %v", what, c.stall)) })
-		return &watched{body, ctx, cancel, timer, c.stall}
+		return &watched{ReadCloser: body, ctx: ctx, cancel: cancel, timer: timer, limit: c.stall}
 	}
 	req, err := http.NewRequestWithContext(ctx, k.method, address.String(), nil)
 	if err != nil {

@@ -137,7 +137,9 @@ func (p *push) wrong(format string, args ...any) error {
 func (p *push) prepare() error {
 	err := p.look()
 	var e *fault
-	if errors.As(err, &e) && e.Code != "RevisionNotFound" && (e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized && e.Code == "RepoNotFound") {
+	missing := errors.As(err, &e) && e.Code != "RevisionNotFound" &&
+		(e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized && e.Code == "RepoNotFound")
+	if missing {
 		if err = p.create(); err == nil {
 			err = p.look()
 		}

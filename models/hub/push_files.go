@@ -81,6 +81,7 @@ func Sources(dir string) ([]Source, error) {
 	return out, err
 }
 
+// openContent opens a file to push, with its size and time.
 func openContent(dir, name string) (c content, err error) {
 	defer func() {
 		if err != nil {

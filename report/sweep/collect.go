@@ -20,9 +20,8 @@ type results struct {
 	name  string        // the title; it also names the block and the figure of a Markdown page
 }
 
-// Collect reads the folders of a sweep's runs and compares the variants. At least one
-// run must have succeeded. The error is a *settings.Error if a run lacks the metric to
-// compare by.
+// Collect reads the folders of a sweep's runs and compares the variants. At least one run must
+// have succeeded. The error is a *settings.Error if a run lacks the metric to compare by.
 func (p *Plan) Collect(runs []*Run) (*results, error) {
 	r := &results{name: Name(p.File)}
 	var outcomes []outcome

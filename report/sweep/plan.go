@@ -302,8 +302,7 @@ func tomlText(value any) string {
 	return string(text)
 }
 
-// folderName converts a variant's name into the name of a folder: "p = 0.5" becomes
-// "p=0.5".
+// folderName converts a variant's name into the name of a folder: "p = 0.5" becomes "p=0.5".
 func folderName(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(name), " = ", "=")
 	var b strings.Builder

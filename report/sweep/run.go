@@ -132,10 +132,9 @@ func valueText(sections map[string]map[string]any, key toml.Key) string {
 	return string(text)
 }
 
-// TrainAll trains the runs, up to jobs of them at the same time, and calls finished
-// after each one. If a run fails, TrainAll sets its Failed and continues with the
-// others. When ctx ends, running processes save a checkpoint and stop, and no further
-// run starts.
+// TrainAll trains the runs, up to jobs of them at the same time, and calls finished after each
+// one. If a run fails, TrainAll sets its Failed and continues with the others. When ctx ends,
+// running processes save a checkpoint and stop, and no further run starts.
 func TrainAll(ctx context.Context, runs []*Run, jobs int, finished func()) {
 	queue := make(chan *Run)
 	var wait sync.WaitGroup

@@ -30,8 +30,7 @@ type sweepMetric struct {
 	Percent bool // shown in percent
 }
 
-// A comparison is a question that was stated before the runs, and the test that
-// answers it.
+// A comparison is a question that was stated before the runs, and the test that answers it.
 type comparison struct {
 	question
 	Metric int // a metric of the table

@@ -131,8 +131,7 @@ func (r *rule) golds(o options, answers []string) (golds [][]int, reason string)
 	return golds, ""
 }
 
-// goldReadings returns the different sets of choices that a row's answer may
-// stand for.
+// goldReadings returns the different sets of choices that a row's answer may stand for.
 func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 	add := func(set []int) {
 		if len(set) > 0 && !slices.ContainsFunc(readings, func(x []int) bool { return slices.Equal(x, set) }) {
@@ -156,7 +155,8 @@ func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 	if r.Gold == "number" {
 		n--
 	}
-	if err == nil && (r.Gold == "index" || r.Gold == "number" || r.Gold == "auto" && !isLabel) && 0 <= n && n < len(o.labels) {
+	mayBeIndex := r.Gold == "index" || r.Gold == "number" || r.Gold == "auto" && !isLabel
+	if err == nil && mayBeIndex && 0 <= n && n < len(o.labels) {
 		add([]int{n})
 	}
 	return readings

@@ -113,7 +113,8 @@ func (o options) label(s string) (m mark, ok bool) {
 	for i, label := range o.labels {
 		if word == label || strings.EqualFold(word, label) {
 			shut := len(closer.FindString(rest))
-			return mark{i, end + shut, strings.TrimSpace(s[:start]) == "" && shut == 0, word != label && len(label) == 1}, true
+			bare := strings.TrimSpace(s[:start]) == "" && shut == 0
+			return mark{at: i, end: end + shut, bare: bare, lower: word != label && len(label) == 1}, true
 		}
 	}
 	return m, false

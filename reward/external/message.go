@@ -118,6 +118,7 @@ func (a *Answer) Scores(text []byte, n int) ([]reward.Score, error) {
 	return scores, nil
 }
 
+// scores makes the scores of n responses of the lists of an answer.
 func (a *Answer) scores(n int) ([]reward.Score, error) {
 	scores := make([]reward.Score, n)
 	for _, list := range []struct {

@@ -29,15 +29,13 @@ func Run(t *testing.T, name string) {
 	RunNew(t, suite.Named(t, name))
 }
 
-// RunNew checks the rewards that new returns. Use it for settings other than the
-// defaults.
+// RunNew checks the rewards that new returns. Use it for settings other than the defaults.
 func RunNew(t *testing.T, new func() reward.Reward) {
 	t.Helper()
 	registry.Run(t, suite, new)
 }
 
-// Check returns what RunNew would report: nil, or joined errors each of which is a
-// *Failure.
+// Check returns what RunNew would report: nil, or joined errors each of which is a *Failure.
 func Check(new func() reward.Reward) error { return suite.Check(new) }
 
 // suite has the rules of reward.Reward's doc comment, in its order.

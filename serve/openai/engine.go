@@ -174,7 +174,8 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 	}
 	err = e.do(ctx, func() error {
 		if m.retired {
-			return &failure{http.StatusNotFound, fmt.Sprintf("the adapter %q was unloaded", m.Name), "invalid_request_error", "model", "model_not_found"}
+			return &failure{status: http.StatusNotFound, message: fmt.Sprintf("the adapter %q was unloaded", m.Name),
+				kind: "invalid_request_error", param: "model", code: "model_not_found"}
 		}
 		for _, c := range calls {
 			if err := m.scheduler.Add(e.watched(c)); err != nil {

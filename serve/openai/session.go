@@ -69,8 +69,8 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	case j.begun != "":
 		return invalid("tool_choice", "tool_choice: in an episode the policy decides whether it calls a tool: leave it out, or say auto")
 	case x.count == x.MaxTurns:
-		return &failure{http.StatusConflict, fmt.Sprintf("the episode has had its %d turns (environment.max_turns)", x.MaxTurns),
-			"invalid_request_error", "", "episode_over"}
+		return &failure{status: http.StatusConflict, message: fmt.Sprintf("the episode has had its %d turns (environment.max_turns)", x.MaxTurns),
+			kind: "invalid_request_error", code: "episode_over"}
 	}
 	if err := s.engine.do(r.Context(), x.refusal); err != nil {
 		return err

@@ -49,7 +49,8 @@ func (r *run) converted(v Value, precision string, verb byte) string {
 	if precision == "" {
 		n, err = 6, nil
 	}
-	if err != nil || precision != "" && (!dotted || verb != 'f') || strings.IndexByte("sdif", verb) < 0 || n > 1000 {
+	fits := precision == "" || dotted && verb == 'f'
+	if err != nil || !fits || strings.IndexByte("sdif", verb) < 0 || n > 1000 {
 		r.fail("the format %s is not supported: s, d, f and .2f are", quote(precision+string(rune(verb))))
 	}
 	if verb == 's' {

@@ -314,6 +314,7 @@ func (p *parser) target(ends ...string) target {
 	return nil
 }
 
+// primaryTarget reads one name, an attribute of a namespace, or a tuple in parentheses.
 func (p *parser) primaryTarget() target {
 	if p.acceptOp("(") {
 		t := p.target()

@@ -326,6 +326,7 @@ var (
 	builtinArg  = regexp.MustCompile(`^\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s",()]+)\s*(?:,|$)`)
 )
 
+// readBuiltin reads NAME.call(KEY="VALUE", ...).
 func readBuiltin(text string) ([]Call, error) {
 	m := builtinCall.FindStringSubmatch(text)
 	if m == nil {
@@ -412,8 +413,9 @@ func (s schema) has(kind string) bool {
 func (s schema) value(text string, known bool) json.RawMessage {
 	word := strings.TrimSpace(text)
 	bare := strings.ToLower(word)
+	mayBeNull := s.has("null") || s.Type != nil && !s.has("string")
 	switch {
-	case known && (bare == "null" || bare == "none") && (s.has("null") || s.Type != nil && !s.has("string")):
+	case known && mayBeNull && (bare == "null" || bare == "none"):
 		return json.RawMessage("null")
 	case s.has("boolean") && (bare == "true" || bare == "false"):
 		return json.RawMessage(bare)
