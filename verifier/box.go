@@ -105,7 +105,7 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 			break
 		}
 		gap := assigning.ReplaceAllString(s[b.end:start], "") // x = \boxed{5} or x = \boxed{6}
-		if !find.joins(gap) {
+		if !joinsBoxes(gap) {
 			break
 		}
 		either = either || orBetween.MatchString(gap)
@@ -144,8 +144,8 @@ var (
 	letters   = regexp.MustCompile(`[A-Za-z]+`)
 )
 
-// joins reports whether two boxes with gap between them belong together.
-func (find *finder) joins(gap string) bool {
+// joinsBoxes reports whether two boxes with gap between them belong together.
+func joinsBoxes(gap string) bool {
 	bare := strings.Trim(gap, " $\n\t")
 	if strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") || bare == "." || bare == "-" || bare == "+" ||
 		!gapped.MatchString(gap) || withdrawn.MatchString(gap) {

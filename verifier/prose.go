@@ -230,7 +230,7 @@ func (find *finder) fromSentence(s string) extract {
 			}
 			end = g[1]
 		}
-		return extract{texts: []string{find.withSuffix(s, 0, end)}, from: fromFormula}
+		return extract{texts: []string{withSuffix(s, 0, end)}, from: fromFormula}
 	}
 	if find.wordsIn(s) <= 3 && len(s) < 120 && !(strings.ContainsFunc(s, isForeign) && strings.ContainsAny(s, "0123456789")) {
 		return extract{texts: []string{strings.TrimSuffix(s, ".")}, from: formulaOrProse(strings.Contains(s, `\`))}
@@ -259,7 +259,7 @@ func (find *finder) segments(s string) (out [][]int) {
 }
 
 // withSuffix is s[start:end] and a per cent sign or word right after it.
-func (find *finder) withSuffix(s string, start, end int) string {
+func withSuffix(s string, start, end int) string {
 	rest := strings.TrimLeft(s[end:], " ~")
 	for _, mark := range [...]string{`\%`, "%", "percent", "pct"} {
 		if strings.HasPrefix(rest, mark) && !strings.Contains(s[start:end], "%") {
@@ -298,7 +298,7 @@ func (find *finder) lastExpression(s string) extract {
 	}
 	switch t := strings.TrimSpace(s); {
 	case start >= 0:
-		return extract{texts: []string{find.withSuffix(s, start, end)}, from: from}
+		return extract{texts: []string{withSuffix(s, start, end)}, from: from}
 	case len(t) == 1 || len(t) == 2 && t[1] == '.':
 		return extract{texts: []string{t[:1]}, from: fromProse}
 	}
