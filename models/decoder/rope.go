@@ -318,6 +318,9 @@ func readKinds(c *models.ConfigFile, s Shape) Shape {
 			k, by := models.Kind{}, full
 			if name == layerTypes[1] {
 				k.Window, by = window, local
+				if window >= s.MaxPositions { // no row is longer
+					k.Window = 0
+				}
 			}
 			if s.Other != nil && name == s.Other.Type {
 				k.Mixer = s.Other.Mixer
