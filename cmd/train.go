@@ -672,7 +672,7 @@ func estimate(c *cobra.Command, config *rl.Config, split rl.Split, open func(key
 	if model, err = policy.ReadModel(local.Model.Path); err != nil {
 		return e, model, err
 	}
-	copied.Model.Reference = local.Model.Reference
+	copied.Model.Reference, copied.Stream = local.Model.Reference, local.Stream
 	var plans []rl.Plan
 	if open != nil {
 		plans, err = copied.Choose(model, split, open, all)

@@ -158,8 +158,17 @@ func (c Config) architecture(model models.Model) (s sized, err error) {
 }
 
 // addReference adds the second set of weights that an objective with a reference needs, or
-// another model's. Beside an adapter the base is the reference.
+// another model's; so does the teacher of a stream. Beside an adapter the base is the reference.
 func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, compute models.Compute) error {
+	for _, s := range c.Stream.List {
+		teacher := c
+		teacher.Model.Reference, teacher.Stream.List = s.Teacher, nil
+		if s.Teacher != "" {
+			if err := e.addReference(teacher, arch, compute); err != nil {
+				return err
+			}
+		}
+	}
 	if c.Model.Reference != "" {
 		model, err := policy.ReadModel(c.Model.Reference)
 		compute.Adapter, compute.Base = nil, models.Invalid
@@ -167,7 +176,7 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 			arch, err = model.Architecture(compute)
 		}
 		if err != nil {
-			return fmt.Errorf("model.reference: %w", err)
+			return fmt.Errorf("%s: %w", c.Model.Reference, err)
 		}
 	} else if compute.Adapter != nil || !objectives.NeedsOf(c.Objective.Settings).Reference {
 		return nil
