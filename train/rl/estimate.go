@@ -176,7 +176,7 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 			arch, err = model.Architecture(compute)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.Model.Reference, err)
+			return fmt.Errorf("the reference or teacher %s: %w", c.Model.Reference, err)
 		}
 	} else if compute.Adapter != nil || !objectives.NeedsOf(c.Objective.Settings).Reference {
 		return nil

@@ -53,12 +53,14 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 		if err != nil {
 			return l, err
 		}
-		o, failed := s.Open(c.Model.TemplateSettings, run.Policy, run.Log)
-		l.streams, err = append(l.streams, o), failed
-		if failed == nil && s.Teacher != "" {
+		var o *streams.Opened
+		o, err = s.Open(c.Model.TemplateSettings, run.Policy, run.Log)
+		l.streams = append(l.streams, o)
+		if err == nil && s.Teacher != "" {
 			c.Model.Reference = s.Teacher
-			teacher, failed := newReference(run.Policy.Env, c, run.Policy)
-			l.teachers, err = append(l.teachers, teacher), failed
+			var teacher *reference
+			teacher, err = newReference(run.Policy.Env, c, run.Policy)
+			l.teachers = append(l.teachers, teacher)
 		}
 		if err != nil {
 			err = fmt.Errorf("train: stream %q: %w", s.Name, err)

@@ -117,10 +117,7 @@ func (s Stream) Open(template tokenize.TemplateSettings, p *policy.Policy, log *
 	} else if s.Loss == "kl" {
 		o.kl, err = objectives.New("opd")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("train: stream %q: %w", s.Name, err)
-	}
-	return o, nil
+	return o, err
 }
 
 // batch returns the demonstrations of the step after n others: the pass and the place in it
