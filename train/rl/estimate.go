@@ -104,6 +104,9 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: c.provider().Taken()})
 	theirs := func(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
 	e.Gathered, e.Copy = theirs(all, moments)+theirs(whole[0], ring[0]), weights+all.Device+all.Host
+	if c.Model.ReferenceUpdate != 0 {
+		e.Copy += weights // a checkpoint has the reference
+	}
 	if c.onGPU() {
 		e.Peak = e.Of("").Device
 		read := weights

@@ -188,7 +188,7 @@ func TestEstimateMoments(t *testing.T) {
 		moments := 4 * n * int64(moments)
 		for _, device := range []string{"cpu", "cuda"} {
 			c := lionConfig(t, "reference", "")
-			c.Optimizer.Rule, c.Runtime.Device = rule, device
+			c.Optimizer.Rule, c.Runtime.Device, c.Model.ReferenceUpdate = rule, device, 0
 			t.Run(fmt.Sprintf("%d bytes on %s", moments, device), func(t *testing.T) {
 				estimate := func(ranks int) rl.MemoryEstimate {
 					e, err := c.EstimateMemory(model, rl.Split{Ranks: ranks})
