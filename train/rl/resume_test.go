@@ -203,7 +203,7 @@ func TestMoreRounds(t *testing.T) {
 	env := runtimetest.Test(t)
 	linear := func(c *rl.Config) {
 		c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 0, 0
-		c.Optimizer.Shape, c.Train.Rounds = "linear", 2
+		c.Optimizer.Shape, c.Optimizer.RateByESS, c.Train.Rounds = "linear", false, 2
 	}
 	dir, names := start(t, env, "reference", linear)
 	c := chaosConfig("reference", dir)
