@@ -181,7 +181,19 @@ func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
 	if s.other != nil {
 		typed = append(typed, s.other()...)
 	}
-	return []settings.Source{s.read, settings.Environment(s.given, os.Environ()), typed}, nil
+	return []settings.Source{s.read, settings.Environment(s.given, s.environment()), typed}, nil
+}
+
+// environment is the environment without the settings of sections that another command has.
+func (s *choice) environment() []string {
+	all := rl.Default()
+	own := settings.Sections(s.given)
+	others := slices.DeleteFunc(settings.Sections(&all), func(t settings.Section) bool {
+		return slices.ContainsFunc(own, func(o settings.Section) bool { return o.Name == t.Name })
+	})
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return slices.ContainsFunc(others, func(t settings.Section) bool { return strings.HasPrefix(entry, "ONERING_"+strings.ToUpper(t.Name)+"_") })
+	})
 }
 
 // resolve resolves the settings. If base is not nil, it makes a source that the others override.

@@ -2,11 +2,15 @@ package cmd
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"onering/data"
 	"onering/policy"
 	"onering/tokenize"
 	"onering/train/rl"
@@ -45,6 +49,9 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string, r *resolved) error
 	folder, err := modelFolder(c, r.Model.Path, localTokenizer)
 	if err != nil {
 		return err
+	}
+	if _, failed := os.Stat(folder); errors.Is(failed, fs.ErrNotExist) && folder != data.Arithmetic {
+		return fmt.Errorf("--model: there is no folder %q; name that of a model or tokenizer, or ORG/NAME on a hub", folder)
 	}
 	t, err := policy.Tokenizer(folder)
 	if err != nil {
