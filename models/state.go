@@ -45,16 +45,6 @@ func (g Geometry) RowBytes(tokens int) (n int64) {
 	return n
 }
 
-// Attending is the number of layers that keep keys and values; at least 1.
-func (g Geometry) Attending() (n int) {
-	for _, s := range g.States {
-		if s.Role == Keys {
-			n++
-		}
-	}
-	return max(1, n)
-}
-
 // WindowTokens is how many tokens a convolution needs before a new one; 0 if there is none.
 func (g Geometry) WindowTokens() int {
 	for _, s := range g.States {

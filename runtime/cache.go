@@ -193,8 +193,7 @@ func (c *cache) plan() (first, second arrangement) {
 		}
 	}
 	// a second part needs its own operators in each layer
-	g := c.geometry
-	if spared := (g.RowBytes(whole) - g.RowBytes(least)) / int64(g.Attending()); spared < c.least {
+	if spared := c.geometry.RowBytes(whole) - c.geometry.RowBytes(least); spared < c.least*int64(c.geometry.Layers) {
 		bound = lengths[n-1]
 	}
 	for _, slot := range slots {

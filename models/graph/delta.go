@@ -25,9 +25,9 @@ func DeltaRule(q, k, v, g, beta, state *Node) (o, last *Node) {
 	beta = d.chunks(Reshape(beta, 0, 0, d.heads, 1), d.heads)
 	sum := CumSum(d.chunks(Reshape(g, 0, 0, d.heads, 1), d.heads), 3, false) // [n,B,H,C,1]
 	decay := Exp(sum)
-	w := Exp(Add(Sub(sum, Transpose(sum, 0, 1, 2, 4, 3)), triangle(q.g, 1, -math.MaxFloat32/2, 0)))
-	below := triangle(q.g, 0, 0, 1)
-	inverse := unitInverse(d.perHead(MatMul(k, k, false, true, 1), Mul(Mul(w, beta), below)))
+	above := square(q.g, -math.MaxFloat32/2, func(row, column int) bool { return column > row })
+	w := Exp(Add(Sub(sum, Transpose(sum, 0, 1, 2, 4, 3)), above))
+	inverse := unitInverse(d.perHead(MatMul(k, k, false, true, 1), Mul(Mul(w, beta), square(q.g, 1, below))))
 	u := MatMul(inverse, Mul(v, beta), false, false, 1)
 	r := MatMul(inverse, d.perHead(k, Mul(beta, decay)), false, false, 1)
 	whole := Slice(sum, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1)
@@ -119,25 +119,18 @@ func (d delta) zeroState(v *Node) *Node {
 	return g.call("Expand", "", v.elem, Shape{v.shape[1], {N: d.heads}, {N: d.keys}, {N: d.width}}, []*Node{g.fill(0, v), shape})
 }
 
-// triangle is a matrix [C,C] with one constant from some diagonal above the main one on, and
-// another below.
-func triangle(g *Graph, diagonal int, above, below float32) *Node {
-	return square(g, func(row, column int) float32 {
-		if column >= row+diagonal {
-			return above
-		}
-		return below
-	})
-}
-
-// square is a constant matrix [C,C].
-func square(g *Graph, f func(row, column int) float32) *Node {
+// square is a matrix [C,C] that has the value where f holds, and else 0.
+func square(g *Graph, value float32, f func(row, column int) bool) *Node {
 	v := make([]float32, chunk*chunk)
 	for i := range v {
-		v[i] = f(i/chunk, i%chunk)
+		if f(i/chunk, i%chunk) {
+			v[i] = value
+		}
 	}
 	return g.Floats(Dims(chunk, chunk), v...)
 }
+
+func below(row, column int) bool { return column < row }
 
 // unitInverse is (I + A)^-1, where A is the part of a [...,C,C] below the diagonal. It
 // joins the inverses of the blocks on the diagonal, two and two:
@@ -151,23 +144,15 @@ func unitInverse(a *Node) *Node {
 	g := a.g
 	// corners keeps what stands below the blocks of a size, in the blocks of twice the size.
 	corners := func(size int) *Node {
-		return Mul(a, square(g, func(row, column int) float32 {
-			if row/(2*size) == column/(2*size) && row/size > column/size {
-				return 1
-			}
-			return 0
+		return Mul(a, square(g, 1, func(row, column int) bool {
+			return row/(2*size) == column/(2*size) && row/size > column/size
 		}))
 	}
-	m := Sub(square(g, func(row, column int) float32 {
-		if row == column {
-			return 1
-		}
-		return 0
-	}), corners(1))
+	m := Sub(square(g, 1, func(row, column int) bool { return row == column }), corners(1))
 	for size := 2; size < chunk; size *= 2 {
 		m = Sub(m, MatMul(m, MatMul(corners(size), m, false, false, 1), false, false, 1))
 	}
 	return m.composite("UnitInverse", []*Node{a}, func(dm *Node) []*Node { // dA = -M^T dM M^T
-		return []*Node{Mul(MatMul(m, MatMul(dm, m, false, true, 1), true, false, -1), triangle(g, 0, 0, 1))}
+		return []*Node{Mul(MatMul(m, MatMul(dm, m, false, true, 1), true, false, -1), square(g, 1, below))}
 	})
 }
