@@ -382,7 +382,7 @@ func TestFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		`7`:                               "7: must be a file in quotes, or a list of files and tables such as",
 		`["a", 7]`:                        "element 2: 7: must be a file",
-		`["a", {weight = 1, wieght = 2}]`: `element 2: unknown key "wieght"; a file has path, name, weight`,
+		`["a", {weight = 1, wieght = 2}]`: `element 2: unknown key "wieght"; did you mean "weight"?; a file has path, name, weight`,
 		`[{path = "a", weight = "x"}]`:    `weight = "x": must be a number`,
 		`[{path = "a", prompts = 1.5}]`:   "prompts = 1.5: must be a whole number",
 		`[["a"]]`:                         "must be a file in quotes",
