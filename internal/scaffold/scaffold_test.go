@@ -22,7 +22,7 @@ var kinds = []struct {
 	{Kinds["objective"], "\t_ \"onering/objectives/holder\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/pmpo\"\n", 15, "pmpo", "math"},
 	{Kinds["reward"], "\t_ \"onering/reward/math\"\n\t_ \"onering/reward/mine\"\n", 10, "math", "context"},
 	{Kinds["environment"], "\t_ \"onering/environment/mcp\"\n\t_ \"onering/environment/mine\"\n\t_ \"onering/environment/openenv\"\n", 8, "tools", "context"},
-	{Kinds["family"], "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/optim/adamw\"\n", 5, "llama", "decoder"},
+	{Kinds["family"], "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/mistral\"\n", 5, "llama", "decoder"},
 }
 
 // checkout returns a copy of the parts of the checkout that Add reads: go.mod and the
