@@ -44,7 +44,7 @@ func weigh(o objectives.Objective, b objectives.Batch) [][]float64 {
 	for i, t := range b.Trajectories {
 		w[i] = make([]float64, len(t.LogProb))
 	}
-	o.Weights(b, w)
+	objectives.Weights(o, b, w)
 	return w
 }
 

@@ -116,6 +116,8 @@ func byState(s objectives.Shared, group []objectives.Trajectory) [][]float64 {
 
 // adapting are settings that make advantages of tokens from the log-probs of a step.
 type adapting struct {
+	// Signal multiplies a ratio: the advantage, or a teacher's lead RefLogProb - LogProb, a constant.
+	Signal string `toml:"signal" choice:"advantage teacher"`
 	// AdvantageDrift d is taken from the advantage of a token; KLAdvantage (k - mean k) too, with k = logp -
 	// RefLogProb of the learner, or of the policy that sampled (old). Both are constants.
 	AdvantageDrift float64 `toml:"advantage_drift" range:"[0,)"`
@@ -123,16 +125,26 @@ type adapting struct {
 	KLSource       string  `toml:"kl_source" needs:"kl_advantage!=0" choice:"learner old"`
 }
 
-// StepAdvantages is what objectives.Loss and Weights ask for, with the log-probs of the step (D57).
+// adapts says whether there are such advantages.
+func (a adapting) adapts() bool {
+	return a.AdvantageDrift != 0 || a.KLAdvantage != 0 || a.Signal == "teacher"
+}
+
+// StepAdvantages is what objectives.Loss and Weights ask for, with the log-probs of the step (D57). A teacher's signal
+// stands in the place of the advantage.
 func (a adapting) StepAdvantages(b objectives.Batch) [][]float64 {
-	if a.AdvantageDrift == 0 && a.KLAdvantage == 0 {
+	if !a.adapts() {
 		return nil
 	}
 	rows, tokens, mean := b.Zeros(), float64(b.Tokens()), 0.0
 	for i := range rows {
 		t := &b.Trajectories[i]
 		for j, old := range t.OldLogProb {
-			rows[i][j] = t.AdvantageAt(j) - a.AdvantageDrift*(t.LogProb[j]-old)
+			rows[i][j] = t.AdvantageAt(j)
+			if a.Signal == "teacher" {
+				rows[i][j] = t.RefLogProb[j] - t.LogProb[j]
+			}
+			rows[i][j] -= a.AdvantageDrift * (t.LogProb[j] - old)
 			if a.KLAdvantage != 0 {
 				kl := old - t.RefLogProb[j]
 				if a.KLSource == "learner" {

@@ -76,7 +76,7 @@ func (o *Policy) EntropyWeights(b objectives.Batch, v [][]float64) {
 // Diagnose implements objectives.Diagnoser: the share of tokens that a bound acts on, where there is
 // one, the ratio of a whole response, and p3o's e.
 func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	if o.clips() && o.AdvantageDrift == 0 && o.KLAdvantage == 0 {
+	if o.clips() && !o.adapts() {
 		return o.RatioClip.Diagnose(b)
 	}
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
@@ -218,14 +218,7 @@ func (x *response) read(t, at *objectives.Trajectory) {
 	if n == 0 {
 		return
 	}
-	x.a = t.TokenAdvantage
-	if x.Signal == "teacher" {
-		x.flat = room(x.flat, n)
-		for j, ref := range at.RefLogProb {
-			x.flat[j] = ref - at.LogProb[j]
-		}
-		x.a = x.flat
-	} else if x.a == nil {
+	if x.a = t.TokenAdvantage; x.a == nil {
 		x.flat = room(x.flat, n)
 		fill(x.flat, t.Advantage)
 		x.a, x.alike = x.flat, x.whole

@@ -51,7 +51,7 @@ type parts struct {
 	// Mean is the order p over the scope, or product, min, ess or rewards (APMPO's p). MeanLast, if set, is p at the end of the run.
 	Mean         word     `toml:"mean" needs:"scope!=token"`
 	MeanLast     *float64 `toml:"mean_last" needs:"scope!=token"`
-	MeanSchedule string   `toml:"mean_schedule" needs:"scope!=token" choice:"linear square cube sin"`
+	MeanSchedule string   `toml:"mean_schedule" needs:"scope!=token,mean_last!=" choice:"linear square cube sin"`
 	// WithToken joins the token's own ratio: by a mean of this order, as a product (times), or not (no).
 	WithToken word `toml:"with_token" needs:"scope!=token"`
 	// Inner clips d on the side to which the advantage pushes it (token), there with APMPO's width (rewards), or on both
@@ -61,9 +61,7 @@ type parts struct {
 	InnerHigh float64 `toml:"inner_high" needs:"inner!=none" range:"[0,)"`
 	InnerForm string  `toml:"inner_form" needs:"inner=token inner=rewards" choice:"pessimistic printed"`
 	Gradient  string  `toml:"gradient" choice:"through own detached"`
-	// Signal multiplies a ratio: the advantage, or a teacher's lead RefLogProb - LogProb, a constant.
-	Signal string `toml:"signal" choice:"advantage teacher"`
-	Weight string `toml:"weight" needs:"gate=none" choice:"ratio one"`
+	Weight    string  `toml:"weight" needs:"gate=none" choice:"ratio one"`
 	// Floor and Cap bound the ratio; those with Negative, if set, where A < 0; CapESS caps at p3o's e.
 	Cap           float64  `toml:"cap" needs:"cap_ess=false,gate=none,weight=ratio" range:"[0,)"`
 	CapESS        bool     `toml:"cap_ess" needs:"gate=none,weight=ratio"`
@@ -93,7 +91,7 @@ type parts struct {
 	FutureSafety float64 `toml:"future_safety" needs:"future!=0" range:"[0,)"`
 	// Drift is the weight of d^2 in responses that have an advantage, or in all; Pull adds p3o's term.
 	Drift   float64 `toml:"drift" range:"[0,)"`
-	DriftOn string  `toml:"drift_on" needs:"drift!=0" choice:"advantage all"`
+	DriftOn string  `toml:"drift_on" needs:"drift!=0,signal=advantage" choice:"advantage all"`
 	Pull    bool    `toml:"pull"`
 	// PenaltyAggregate is what a token counts in the penalties: the same as in the loss, or as in aggregate.
 	PenaltyAggregate string `toml:"penalty_aggregate" choice:"same sequence-mean token-mean"`
@@ -109,11 +107,11 @@ const unbounded = 1e300
 var defaultParts = parts{
 	Scope: "token", ScopeTokens: 1, Mean: "0", MeanSchedule: "linear", WithToken: "no",
 	Inner: "none", InnerLow: 0.4, InnerHigh: 0.4, InnerForm: "pessimistic",
-	Gradient: "through", Signal: "advantage", Weight: "ratio", Cap: unbounded,
+	Gradient: "through", Weight: "ratio", Cap: unbounded,
 	Bound: "none", Measure: "ratio", RingLow: 0.4, RingHigh: 3, BudgetWeight: 0.8, BudgetSlack: 0.02,
 	Gate: "none", GateWidth: 12.5, GatePositive: 1, GateNegative: 1.05, KPositive: 2, KNegative: 3,
 	FutureLow: 1, FutureHigh: 1.2, DriftOn: "advantage", PenaltyAggregate: "same", List: "none", ListTemperature: 1,
-	adapting: adapting{KLSource: "learner"},
+	adapting: adapting{Signal: "advantage", KLSource: "learner"},
 }
 
 // clips reports whether the loss is PPO's clip of a token's ratio, which RatioClip has written out.
@@ -150,9 +148,12 @@ func (o *Policy) Validate() error {
 	refuse(o.Bound == "clip" && !slices.Contains([]string{"ratio", "log", "k3", "probability"}, o.Measure), "measure", o.Measure, `must be ratio, log, k3 or probability with bound = "clip", which needs a largest ratio`)
 	middle := o.parts
 	middle.List, middle.ListTemperature, middle.PenaltyAggregate, middle.adapting = "none", 1, "same", defaultParts.adapting
-	refuse(o.List != "none" && middle != defaultParts, "list", o.List, `must be "none" beside a scope, mean, inner clip, gradient, signal, weight, cap, floor, bound, gate, future, drift or pull other than the default: it stands in their place`)
-	refuse(o.List != "none" && (o.AdvantageDrift != 0 || o.KLAdvantage != 0), "list", o.List, `must be "none" beside advantage_drift and kl_advantage: it reads no advantages of tokens`)
+	refuse(o.List != "none" && middle != defaultParts, "list", o.List, `must be "none" beside a scope, mean, inner clip, gradient, weight, cap, floor, bound, gate, future, drift or pull other than the default: it stands in their place`)
+	refuse(o.List != "none" && o.adapts(), "list", o.List, `must be "none" beside a signal, advantage_drift and kl_advantage: it reads no advantages of tokens`)
+	refuse(o.List == "target" && o.Mask(objectives.Batch{}) != nil, "list", o.List, `must be another one beside masks, importance and reject: they scale what advantages teach, and target reads none`)
 	refuse(o.Gate == "none" && o.Weight == "one" && o.Gradient != "detached", "weight", o.Weight, `must be ratio, or go with gradient = "detached": no ratio is left that has a gradient`)
+	unread := o.Bound == "none" || (o.Bound == "side" || o.Bound == "mask") && slices.Contains([]string{"tv", "kl", "budget", "moment"}, o.Measure)
+	refuse(unread && o.Gate == "none" && o.Weight == "one" && o.Scope != "token" && o.Scope != "none", "scope", o.Scope, `must be token or none beside weight = "one", or go with a bound of its ratio: nothing reads the ratio`)
 	refuse(o.Gate == "gamma" && o.Gradient != "detached", "gate", o.Gate, `must be another one, or go with gradient = "detached": gamma is a constant of the gradient`)
 	refuse(o.Scope == "none" && o.WithToken == "no" && o.Gradient == "through", "scope", o.Scope, `must be another one, or go with gradient = "own" or "detached": a ratio of 1 has no gradient`)
 	refuse(o.Future != 0 && o.FutureLow > o.FutureHigh, "future_low", o.FutureLow, "must be at most future_high")

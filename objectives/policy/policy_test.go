@@ -46,6 +46,7 @@ func TestRefused(t *testing.T) {
 		"mean=min mean_last=1": "mean", "list=target kl_advantage=1": "list", "list=margin scope=turn": "list", "weight=one": "weight", "gate=gamma": "gate", "scope=none": "scope",
 		"future=8 future_low=2": "future_low", "reject=k1 reject_low=2 reject_high=1": "reject_low", "floor_negative=2 cap_negative=1": "cap_negative", "importance=token-mask importance_cap=1 importance_floor=2": "importance_floor",
 		"entropy_least=2": "entropy_least", "advantage_std=none": "advantage_std",
+		"reject=k3": "reject", "list=target importance_cap=2": "list", "weight=one gradient=detached scope=turn": "scope",
 		"cap_negative=-1": "cap_negative", "scope=word": "scope",
 	} {
 		o := policy.New(point)
@@ -104,6 +105,18 @@ func TestMask(t *testing.T) {
 	}
 }
 
+// TestTeacherMask: a mask drops what a teacher says of a token.
+func TestTeacherMask(t *testing.T) {
+	o := policy.New("signal=teacher drift=0.1")
+	o.TopEntropy = 0.5
+	b := objectives.Batch{Trajectories: []objectives.Trajectory{{LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -2}, RefLogProb: []float64{-2, -1}, Entropy: []float64{0.1, 2}}}}
+	w := b.Zeros()
+	objectives.Weights(&o, b, w)
+	if w[0][0] != 0 || w[0][1] >= 0 {
+		t.Errorf("the weights are %v; the first token is masked", w)
+	}
+}
+
 // TestReverseKL: on policy, the mean of a token's weight times its score over the
 // tokens that the policy draws is the derivative of KL(policy, teacher) by its logits.
 func TestReverseKL(t *testing.T) {
@@ -134,7 +147,7 @@ func TestReverseKL(t *testing.T) {
 	got := make([]float64, len(logits))
 	for drawn := range logits {
 		w := [][]float64{{0}}
-		o.Weights(objectives.Batch{Trajectories: []objectives.Trajectory{{
+		objectives.Weights(o, objectives.Batch{Trajectories: []objectives.Trajectory{{
 			LogProb: p[drawn : drawn+1], OldLogProb: p[drawn : drawn+1], RefLogProb: q[drawn : drawn+1],
 		}}}, w)
 		for i := range logits { // dLogProb[drawn]/dlogit[i] = [i = drawn] - p[i]
