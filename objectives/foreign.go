@@ -38,11 +38,16 @@ func (m foreign) scale(t *Trajectory, most float64, factors []float64) {
 	}
 }
 
-// check refuses bounds that leave nothing.
+// neverRejects is the default of RejectHigh.
+const neverRejects = 1e300
+
+// check refuses bounds that leave nothing, or all.
 func (m foreign) check(most float64) error {
 	switch {
 	case m.Reject == "k1" && m.RejectLow > m.RejectHigh:
 		return &SettingError{Key: "reject_low", Value: m.RejectLow, Remedy: "must be at most reject_high"}
+	case m.Reject != "none" && m.RejectLow == 0 && m.RejectHigh == neverRejects:
+		return &SettingError{Key: "reject", Value: m.Reject, Remedy: "must be none, or go with reject_high, or reject_low for k1: nothing is rejected"}
 	case m.Importance != "none" && most != 0 && m.ImportanceFloor > most:
 		return &SettingError{Key: "importance_floor", Value: m.ImportanceFloor, Remedy: "must be at most importance_cap"}
 	}

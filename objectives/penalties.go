@@ -16,7 +16,7 @@ type penalties struct {
 	// KLReward is how much of sum_t (OldLogProb_t - RefLogProb_t) is taken from the reward
 	// of a response before advantages are computed, as oat's kl_penalty_coef and TRL's RLOO
 	// do. Default 0.
-	KLReward float64 `toml:"kl_reward" range:"[0,)"`
+	KLReward float64 `toml:"kl_reward" needs:"signal=advantage" range:"[0,)"`
 	// EntropyBonus is the weight of the policy's entropy; a positive value
 	// raises the entropy. Default 0.
 	EntropyBonus float64 `toml:"entropy_bonus" range:"(-inf,)"`

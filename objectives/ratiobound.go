@@ -8,7 +8,7 @@ type RatioBound struct {
 	ClipLow  float64 `toml:"clip_low" needs:"clip_mode=sequence clip_mode=token,bound!=none,measure!=k3,measure!=budget,measure!=moment" range:"[0,1]"`
 	ClipHigh float64 `toml:"clip_high" needs:"clip_mode!=none,bound!=none" range:"[0,)"`
 	// ClipDual is that bound; 0 (default) is none.
-	ClipDual float64 `toml:"clip_dual" needs:"clip_mode=sequence,list=none" range:"[0,)"`
+	ClipDual float64 `toml:"clip_dual" needs:"clip_mode=sequence,list=none,weight=ratio gate!=none" range:"[0,)"`
 }
 
 // CheckDual refuses a clip_dual that would cut every ratio above 1 and less.

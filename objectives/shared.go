@@ -13,14 +13,14 @@ import (
 // them. An objective embeds it; its keys then stand beside the objective's own.
 type Shared struct {
 	// Advantage is the rule for advantages, see advantageRules (D1 to D3, D26 to D31).
-	Advantage string `toml:"advantage"`
+	Advantage string `toml:"advantage" needs:"signal=advantage,list!=target"`
 	// AdvantageEps is added to the standard deviation. Default 1e-8.
 	AdvantageEps float64 `toml:"advantage_eps" needs:"advantage=standardized advantage=gdpo advantage=pass-k advantage=round-std advantage=reinforce++ advantage=reinforce++-baseline" range:"[0,1]"`
 	// AdvantageStd is sample (default) or population (D2); none, with pass-k, divides by nothing.
 	AdvantageStd string `toml:"advantage_std" needs:"advantage=standardized advantage=gdpo advantage=pass-k" choice:"sample population none"`
 	// AdvantagePower and AdvantageShift change centered to (R - mean)/mean^power - shift (D71, D72). Default 0.
-	AdvantagePower float64 `toml:"advantage_power" needs:"advantage=centered" range:"[0,)"`
-	AdvantageShift float64 `toml:"advantage_shift" needs:"advantage=centered" range:"(-inf,)"`
+	AdvantagePower float64 `toml:"advantage_power" needs:"advantage=centered,signal=advantage" range:"[0,)"`
+	AdvantageShift float64 `toml:"advantage_shift" needs:"advantage=centered,signal=advantage" range:"(-inf,)"`
 	// AdvantageTail is own (default), or none: the longest response's tokens beyond the second longest have no baseline (D67).
 	AdvantageTail string `toml:"advantage_tail" needs:"advantage=otb" choice:"own none"`
 	// EpisodeRoles are compared within their episode (D69).
@@ -37,7 +37,7 @@ func Defaults(advantage string) Shared {
 	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", AdvantageTail: "own", StepWeight: 1, StepDiscount: 1,
 		penalties: penalties{KLForm: "k3", KLGradient: "own", adaptive: adaptive{RAEDecay: 0.95, KLHorizon: 10000, EntropyStep: 0.005, EntropyMost: 1}},
 		masks: masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1,
-			foreign: foreign{Importance: "none", Reject: "none", RejectReduce: "token", RejectHigh: 1e300}}}
+			foreign: foreign{Importance: "none", Reject: "none", RejectReduce: "token", RejectHigh: neverRejects}}}
 }
 
 // RoundAdvantages implements RoundAdvantager by the rule that Advantage names.

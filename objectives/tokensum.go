@@ -9,7 +9,7 @@ package objectives
 //	token-sum      1         nothing is averaged
 type tokenMean struct {
 	// Aggregate is one of these words.
-	Aggregate string `toml:"aggregate" choice:"sequence-mean token-mean constant group-mean token-sum"`
+	Aggregate string `toml:"aggregate" needs:"list=none kl_beta!=0 entropy_bonus!=0 entropy_target!=0" choice:"sequence-mean token-mean constant group-mean token-sum"`
 	// ConstantLength is L. Default 3000, the response limit of the paper's recipe.
 	ConstantLength float64 `toml:"constant_length" needs:"aggregate=constant" range:"[1,)"`
 }

@@ -15,7 +15,7 @@ func (r *Resolved) Idle(say func(s Setting, needs string)) {
 	for _, t := range r.sections {
 		for _, f := range t.Fields {
 			s, given := r.decided[t.Name+"."+f.Key]
-			off := slices.Contains([]string{"", "0", "false", "<nil>"}, f.text())
+			off := slices.Contains([]string{"", "0", "false"}, f.text())
 			if !given || off || s.inside != nil && f.text() == r.defaults[s.Path()] {
 				continue
 			}
@@ -29,8 +29,10 @@ func (r *Resolved) Idle(say func(s Setting, needs string)) {
 	}
 }
 
-// text is the value as a tag needs writes it: a list without its brackets.
-func (f Field) text() string { return strings.Trim(fmt.Sprint(f.Value.Interface()), "[]") }
+// text is the value as a tag needs writes it: a list without its brackets, and nothing for nil.
+func (f Field) text() string {
+	return strings.TrimPrefix(strings.Trim(fmt.Sprint(f.Value.Interface()), "[]"), "<nil>")
+}
 
 // lacks returns conditions with spaces between them in words if none of them holds for a
 // key of section t. One about the key itself, or about a key that t lacks, holds.
