@@ -84,7 +84,10 @@ func importConfig(c *cobra.Command, name string, read func(text []byte) (*peers.
 	out := run.TOML()
 	source, err := settings.File("its run file", []byte(out))
 	if err == nil {
-		_, err = resolve(source)
+		var r *resolved
+		if r, err = resolve(source); err == nil {
+			err = r.Locate(r.Config.Validate())
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

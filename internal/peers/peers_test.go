@@ -74,11 +74,18 @@ func TestRefused(t *testing.T) {
 		{"trl", "max_steps: 8\nlearning_rate: fast\n", "learning_rate"},
 		{"trl", "max_steps: 8\noptim: adafactor\n", "optim"},
 		{"trl", "max_steps: 8\nuse_peft: true\n", "lora_dropout"},
+		{"trl", "max_steps: 8\nimportance_sampling_level: sequence_token\n", "importance_sampling_level"},
 		{"verl", "trainer: {total_training_steps: 5}", "algorithm.adv_estimator"},
 		{"verl", "trainer: {total_training_steps: 5}\nalgorithm: {adv_estimator: grpo}\nactor_rollout_ref: {actor: {use_kl_loss: true, kl_loss_type: kl}}", "actor_rollout_ref.actor.kl_loss_type"},
 		{"verl", "algorithm: {adv_estimator: grpo}", "trainer.total_epochs"},
 		{"verl", "trainer: {total_training_steps: 5}\nalgorithm: {adv_estimator: grpo, rollout_correction: {rollout_rs: token_k1, rollout_rs_threshold: 2}}", "algorithm.rollout_correction.rollout_rs_threshold"},
 		{"verl", "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo trainer.total_training_steps=5 \\\n data.train_files=$DATA\n", "data.train_files"},
+		{"verl", "trainer: {total_training_steps: 5}\nalgorithm: {adv_estimator: grpo, rollout_correction: {rollout_is: geometric}}", "algorithm.rollout_correction.rollout_is"},
+		{"verl", "trainer: {total_training_steps: 5}\nalgorithm: {adv_estimator: grpo, rollout_correction: {bypass_mode: true, loss_type: reinforce}}", "algorithm.rollout_correction.loss_type"},
+		{"verl", "trainer: {total_training_steps: 5}\nalgorithm: {adv_estimator: reinforce_plus_plus, gamma: 0.9}", "algorithm.gamma"},
+		{"verl", "trainer: {total_training_steps: 5}\nalgorithm: {use_kl_in_reward: true, adv_estimator: rloo, kl_ctrl: {type: adaptive}}\nactor_rollout_ref: {actor: {use_kl_loss: true}}", "algorithm.kl_ctrl.type"},
+		{"verl", "trainer: {total_training_steps: 5}\nalgorithm: {adv_estimator: grpo, }\nactor_rollout_ref: {rollout: {do_sample: false, ignore_eos: false}}", "actor_rollout_ref.rollout.do_sample"},
+		{"verl", "trainer: {total_training_steps: 5, critic_warmup: 3}\nalgorithm: {adv_estimator: grpo}", "trainer.critic_warmup"},
 	} {
 		run, err := read(tt.peer, tt.text)
 		if err != nil {

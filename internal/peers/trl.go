@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -20,6 +21,12 @@ func TRL(text []byte, processes, rows int) (*Run, error) {
 	path := c.text("model_name_or_path", "")
 	c.model(path, chatModel.MatchString(path) && !strings.Contains(strings.ToLower(path), "base"))
 	c.data(c.list("dataset_name"))
+	if split := c.text("dataset_train_split", "train"); split != "train" {
+		c.set("data.split", split)
+	}
+	if name := c.text("dataset_config", ""); name != "" {
+		c.note("the data is the configuration %s of its dataset: choose its files in data.train", name)
+	}
 	t := trl{config: c}
 	t.sizes(processes)
 	t.rollout()
@@ -44,7 +51,7 @@ var trlAside = strings.Fields(`output_dir overwrite_output_dir logging_ log_ sav
 	pad_to_multiple_of per_device_eval_batch_size num_generations_eval resume_from_checkpoint data_seed
 	use_transformers_ transformers_ trust_remote_code model_revision config quantization load_best_model_at_end
 	metric_for_best_model greater_is_better cast_lm_head_to_fp32 max_tool_calling_iterations reward_model_name_or_path
-	reward_funcs local_rank use_cpu optim_args average_tokens_across_devices`)
+	reward_funcs local_rank use_cpu average_tokens_across_devices`)
 
 // trl is a config of TRL with what its counts come to.
 type trl struct {
@@ -98,7 +105,10 @@ func (t *trl) rollout() {
 
 // objective reads the loss.
 func (t *trl) objective() {
-	t.sequence = t.text("importance_sampling_level", "token") == "sequence"
+	level := t.text("importance_sampling_level", "token")
+	if t.sequence = level == "sequence"; !t.sequence && level != "token" {
+		t.refuse("importance_sampling_level", fmt.Sprintf("there is no level %q, but token and sequence", level))
+	}
 	low := t.number("epsilon", 0.2)
 	high := t.number("epsilon_high", low)
 	clips := t.loss(high)
@@ -292,7 +302,7 @@ func (t *trl) optimizer() {
 	t.set("optimizer.weight_decay", t.number("weight_decay", 0))
 	t.set("optimizer.max_grad_norm", t.number("max_grad_norm", 1))
 	t.refuseAny("lr_scheduler_kwargs", "set optimizer.floor for a rate that does not end at 0")
-	warmup := t.number("warmup_steps", t.number("warmup_ratio", 0))
+	warmup := cmp.Or(t.number("warmup_steps", 0), t.number("warmup_ratio", 0))
 	t.schedule("lr_scheduler_type", t.text("lr_scheduler_type", "linear"), warmup)
 	if warmup > 0 {
 		t.note("the first warm-up step has rate 0 in TRL, and its share of the rate here")

@@ -88,7 +88,7 @@ var verlAside = strings.Fields(`hydra _target_ trainer. ray_ ray_kwargs global_p
 	actor_rollout_ref.rollout.dtype actor_rollout_ref.rollout.load_ actor_rollout_ref.rollout.engine_kwargs
 	actor_rollout_ref.rollout.n_gpus_ actor_rollout_ref.rollout.nnodes actor_rollout_ref.rollout.disable_
 	actor_rollout_ref.rollout.layered_ actor_rollout_ref.rollout.data_parallel actor_rollout_ref.rollout.seed
-	actor_rollout_ref.rollout.calculate_log_probs actor_rollout_ref.rollout.agent actor_rollout_ref.rollout.do_sample
+	actor_rollout_ref.rollout.calculate_log_probs actor_rollout_ref.rollout.agent
 	actor_rollout_ref.rollout.checkpoint_engine actor_rollout_ref.rollout.trace actor_rollout_ref.rollout.skip_
 	actor_rollout_ref.rollout.full_determinism actor_rollout_ref.rollout.logprobs_mode actor_rollout_ref.rollout.scheduling_
 	actor_rollout_ref.rollout.multi_stage_ actor_rollout_ref.rollout.swap_space
@@ -99,8 +99,8 @@ var verlAside = strings.Fields(`hydra _target_ trainer. ray_ ray_kwargs global_p
 	actor_rollout_ref.actor.use_fused actor_rollout_ref.actor.use_remove actor_rollout_ref.actor.ulysses
 	actor_rollout_ref.actor.entropy_ actor_rollout_ref.actor.data_loader_seed actor_rollout_ref.actor.calculate_
 	actor_rollout_ref.actor.use_prefix_grouper actor_rollout_ref.actor.optim.total_ actor_rollout_ref.actor.optim.optimizer_impl
-	actor_rollout_ref.actor.optim.zero_ actor_rollout_ref.actor.optim.num_cycles
-	algorithm.gamma algorithm.lam algorithm.rollout_correction.loss_type algorithm.filter_groups.m
+	actor_rollout_ref.actor.optim.zero_
+	algorithm.gamma algorithm.lam algorithm.filter_groups.m
 	data.val_ data.image data.video data.return_ data.dataloader data.filter_overlong_prompts_workers data.trust_ data.shuffle
 	data.validation data.reward_fn_key data.gen_batch_size data.tool_ data.function_ data.use_shm data.tokenizer`)
 
@@ -170,11 +170,14 @@ func (v verl) rollout() {
 	}
 	v.arguments("data.apply_chat_template_kwargs")
 	v.refuseUnless(sampled+"multi_turn.enable", "false", "choose an environment with [environment]")
-	v.refuseUnless(sampled+"ignore_eos", "False", "responses end at the end-of-sequence token")
+	v.refuseUnless(sampled+"ignore_eos", false, "responses end at the end-of-sequence token")
+	v.refuseUnless(sampled+"do_sample", true, "greedy responses to a prompt are all the same: onering samples")
 	old := "rescore"
 	if v.on(correct+"bypass_mode", false) {
 		old = "rollout"
+		v.refuseUnless(correct+"loss_type", "ppo_clip", "in bypass_mode it takes the place of loss_mode: onering reads ppo_clip alone")
 	}
+	v.passOver(correct + "loss_type") // without bypass_mode it has no effect
 	v.set("rollout.old_logp", old)
 }
 
@@ -208,6 +211,15 @@ func (v verl) objective() {
 	v.set("objective.advantage", rule)
 	v.setIf(rule == "standardized" || rule == "gdpo" || rule == "pass-k" && byDeviation, "objective.advantage_eps", 1e-6)
 	v.setIf(rule == "otb", "objective.advantage_tail", "none")
+	if estimator == "reinforce_plus_plus" {
+		v.refuseUnless("algorithm.gamma", 1, "rewards are not discounted over tokens")
+	}
+	v.refuseUnless("trainer.critic_warmup", 0, "verl leaves the policy as it is in these steps")
+	for _, buffer := range []string{"reward_model.overlong_buffer", "reward_model.reward_kwargs.overlong_buffer_cfg", "reward.reward_kwargs.overlong_buffer_cfg"} {
+		if v.on(buffer+".enable", false) {
+			v.note("the overlong buffer lowers rewards, which are not translated: it is overlong_length and overlong_cache of the objective dapo")
+		}
+	}
 	v.refuseUnless("algorithm.use_pf_ppo", "false", "PF-PPO chooses responses by their rewards: there is no such choice")
 }
 
@@ -301,7 +313,10 @@ func (v verl) setName(name string) {
 	v.setIf(filters, "objective.dynamic_sampling", true)
 	switch name {
 	case "gspo", "gmpo":
-		v.passOver(actor + "loss_agg_mode")
+		mode := v.text(actor+"loss_agg_mode", "token-mean")
+		if penalties := v.on(actor+"use_kl_loss", false) || v.number(actor+"entropy_coeff", 0) != 0; penalties && mode != "seq-mean-token-mean" {
+			v.note("verl counts the tokens of the KL and of the entropy by loss_agg_mode, %s; here they count as those of the loss, each response the same", mode)
+		}
 	case "gpg":
 		v.refuseUnless(actor+"loss_agg_mode", "token-mean", "gpg divides by the step's tokens")
 		v.set("objective.rescale", strings.EqualFold(v.text("algorithm.adv_estimator", ""), "gpg"))
@@ -357,6 +372,9 @@ func (v verl) penalties() {
 		}
 		v.set("objective.kl_reward", coefficient)
 		if control == "adaptive" {
+			if v.on(actor+"use_kl_loss", false) {
+				v.refuse("algorithm.kl_ctrl.type", "adaptive: kl_target would move kl_beta, the coefficient in the loss, too")
+			}
 			v.set("objective.kl_target", target)
 			v.set("objective.kl_horizon", horizon)
 		}
@@ -372,7 +390,11 @@ func (v verl) correction() {
 	if v.on(correct+"rollout_is_batch_normalize", false) {
 		v.refuse(correct+"rollout_is_batch_normalize", "factors are not divided by their mean")
 	}
-	if level == "token" || level == "sequence" {
+	switch level {
+	case "", "none":
+	default:
+		v.refuse(correct+"rollout_is", fmt.Sprintf("there is no level %q, but token and sequence", level))
+	case "token", "sequence":
 		low, high, band := strings.Cut(threshold, "_")
 		if !band {
 			low, high = "", low
@@ -447,6 +469,7 @@ func (v verl) optimizer() {
 	shape := v.text(optim+"lr_scheduler_type", v.text(optim+"warmup_style", "constant"))
 	v.passOver(optim + "warmup_style")
 	v.schedule(optim+"lr_scheduler_type", shape, warmup)
+	v.refuseUnless(optim+"num_cycles", 0.5, "a cosine goes down once")
 	if floor := v.number(optim+"min_lr_ratio", 0); floor > 0 && shape == "cosine" {
 		v.set("optimizer.floor", floor)
 	}
