@@ -102,9 +102,9 @@ func findColumns(row Object, what, given string, automatic []string) (found []st
 	if len(found) > 0 {
 		return found, nil
 	}
-	how := "--" + what
+	how := "--" + what + " of onering sft, or rename it"
 	if what != "response" { // only sft reads responses
-		how = "data." + what + " in a run file, or " + how
+		how = "data." + what + " in a run file, or --" + what
 	}
 	return nil, fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it with %s", what, names(row), automatic, how)
 }

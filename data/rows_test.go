@@ -132,7 +132,7 @@ func TestEmptyDemonstrations(t *testing.T) {
 		{`{"prompt": "a", "completion": "x"}` + "\n" + `{"prompt": "", "completion": "x"}`, `no prompt (column "prompt")`},
 		{`{"text": "a"}` + "\n" + `{"text": ""}`, `no text (column "text")`},
 		{`{"messages": [{"role": "user", "content": "a"}]}` + "\n" + `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`,
-			`"messages" has no message {"role": "assistant", "content": ...}, and no column looks like the response (have ["messages"], looked for ["response" "completion" "output" "solution" "answer"]): name it with --response`},
+			`"messages" has no message {"role": "assistant", "content": ...}, and no column looks like the response (have ["messages"], looked for ["response" "completion" "output" "solution" "answer"]): name it with --response of onering sft, or rename it`},
 		{`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}` + "\n" +
 			`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}]}`, "its messages say that no turn of the assistant is learned"},
 	} {
