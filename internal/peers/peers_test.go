@@ -162,6 +162,10 @@ python3 -m recipe.dapo.main_dapo data.train_files="$files" data.truncation='left
 	if err != nil || len(run.Refused) != 1 || !strings.Contains(run.Refused[0].Reason, "${M:-$HOME/m}") {
 		t.Error(err, run.Refused)
 	}
+	const model = "actor_rollout_ref.model.path="
+	if run, err = Verl([]byte(script), []string{model + "$HOME/m", model + "m"}, 0); err != nil || len(run.Refused) != 0 {
+		t.Error("an override does not stand for the shell's value:", err, run.Refused)
+	}
 }
 
 // read translates a text of a peer without what is not in it.

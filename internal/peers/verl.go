@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,6 +51,7 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 			}
 			continue
 		}
+		c.Refused = slices.DeleteFunc(c.Refused, func(r Refusal) bool { return r.Key == m[1] }) // of an earlier value
 		var value any
 		if err := yaml.Unmarshal([]byte(m[2]), &value); err != nil || strings.ContainsAny(m[2], "$`") {
 			value = nil
