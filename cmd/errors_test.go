@@ -167,7 +167,7 @@ func TestHostileNames(t *testing.T) {
 func TestWithFlags(t *testing.T) {
 	err := settings.About(errors.New("set model.template to chat, or rollout.slots to 1"), "model.template", "rollout.slots")
 	for c, want := range map[*cobra.Command]string{
-		newTrain():    err.Error(),
+		newTrain():    err.Error() + " (model.template is --template)",
 		newChat():     err.Error() + " (model.template is --template)",
 		newGenerate(): err.Error() + " (model.template is --template) (rollout.slots is --slots)",
 	} {

@@ -35,6 +35,9 @@ func (o exportOptions) run(c *cobra.Command, r *resolved) error {
 		return usagef("--out and --ports exclude one another")
 	case !ok:
 		return usagef("--device %q: graphs are for cpu or cuda", r.Runtime.Device)
+	case r.Model.DType == "bfloat16" && provider == models.CPU:
+		return usagef("--dtype %q: ONNX Runtime has no products of bfloat16 on the CPU, and graphs have no operators of onering's own: "+
+			"export in float32 or float16, or with --device cuda", r.Model.DType)
 	}
 	folder, err := modelFolder(c, r.Model.Path, localTokenizer) // the weights are not needed
 	if err == nil && r.LoRA.Adapter != "" {

@@ -139,7 +139,7 @@ func TestForeignFlags(t *testing.T) {
 		}
 	}
 	for _, x := range [][3]string{
-		{"train", "learning-rate", "optimizer.learning_rate"}, {"train", "output_dir", "--out:"}, {"train", "epochs", "--set train.epochs"}, {"generate", "max_new_tokens", "--max-tokens"},
+		{"train", "learning-rate", "--lr:"}, {"train", "output_dir", "--out:"}, {"train", "epochs", "--set train.epochs"}, {"generate", "max_new_tokens", "--max-tokens"},
 		{"eval", "num-samples", "--samples:"}, {"serve", "model-name-or-path", "--model:"}, {"merge", "output-dir", "--out:"},
 	} {
 		if _, stderr := onering(x[0], "--"+x[1], "1"); !strings.Contains(stderr, x[2]) {
