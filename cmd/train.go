@@ -335,7 +335,7 @@ func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions)
 		return cmp.Or(err, cli.WriteLine(c.OutOrStdout(), p))
 	}
 	table := probeTable(p)
-	for _, f := range p.Found {
+	for _, f := range append(p.Planned, p.Found...) {
 		table.add("diagnosis", "%s", f.Text)
 	}
 	return table.write(c.OutOrStdout())
@@ -579,7 +579,11 @@ func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Spli
 	if err != nil {
 		return err
 	}
-	if err := rl.Preflight(c.Context(), local, prompter, slog.Default()); err != nil || !o.Probe {
+	log := slog.Default()
+	if o.Probe { // which says the same
+		log = slog.New(slog.DiscardHandler)
+	}
+	if err := rl.Preflight(c.Context(), local, prompter, log); err != nil || !o.Probe {
 		return err
 	}
 	return probeRun(c, t, local, o)

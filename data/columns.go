@@ -192,7 +192,7 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 		err := c.wrong[part]
 		if len(c.used[part]) > 0 {
 			name := func(part int) string { return cmp.Or(at[part], slices.Concat(c.used[part], []string{""})[0]) }
-			err = fmt.Errorf("%s (columns %q and %q)", reason, name(promptPart), name(answerPart))
+			err = fmt.Errorf("%s (%s)", reason, strings.TrimSuffix(fmt.Sprintf("columns %q and %q", name(promptPart), name(answerPart)), ` and ""`))
 		}
 		return &rowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: err}
 	}

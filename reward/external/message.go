@@ -127,7 +127,7 @@ func (a *Answer) scores(n int) ([]reward.Score, error) {
 		required bool
 	}{{"rewards", len(a.Rewards), true}, {"answers", len(a.Answers), false}, {"reasons", len(a.Reasons), false}} {
 		if list.length != n && (list.required || list.length > 0) {
-			return nil, fmt.Errorf("%q has %d values for %d responses", list.name, list.length, n)
+			return nil, fmt.Errorf("%q has %d values for %d responses, and each needs one (null where there is none)", list.name, list.length, n)
 		}
 	}
 	for i, value := range a.Rewards {
@@ -185,7 +185,7 @@ func setFigures(scores []reward.Score, kind, name string, values []*float64, of 
 		return fmt.Errorf("%q: %w", kind, err)
 	}
 	if len(values) != len(scores) {
-		return fmt.Errorf("%q: %q has %d values for %d responses", kind, name, len(values), len(scores))
+		return fmt.Errorf("%q: %q has %d values for %d responses, and each needs one (null where there is none)", kind, name, len(values), len(scores))
 	}
 	for i, value := range values {
 		if value == nil {

@@ -153,7 +153,16 @@ func TestCauses(t *testing.T) {
 		})},
 		{"cut", "cut", "25 % of the responses are cut off at rollout.max_new_tokens = 40", healthy().each(func(i int, x *Response) { x.Truncated = i%4 == 1 })},
 		{"cold", "no-variety", "rollout.temperature is 0.01", healthy().set("rollout.temperature", "0.01").each(func(i int, x *Response) { x.Text = fmt.Sprint(i / 8) })},
-		{"top_p", "filter", "rollout.top_p = 0.5 hides", healthy().set("rollout.top_p", "0.5").each(func(_ int, x *Response) { x.LogProb = -1 })},
+		{"top_p", "filter", "with rollout.top_p = 0.5 training", healthy().set("rollout.top_p", "0.5").each(func(_ int, x *Response) { x.LogProb = -1 })},
+		{"the filtered policy is trained", "", "", healthy().set("rollout.top_p", "0.5").set("rollout.logp", "kept").each(func(_ int, x *Response) { x.LogProb = -1 })},
+		{"a negative weight alone", "negative", "the part math of the reward has a negative weight (-1)", func() *patient {
+			p := healthy().rewards(func(_ int, x *Response) float64 { return -right(x) })
+			for i := range p.round.Responses {
+				p.round.Responses[i].Parts = map[string]float64{"math": right(&p.round.Responses[i])}
+			}
+			p.facts.Weights = map[string]float64{"math": -1}
+			return p
+		}()},
 
 		{"tags", "form", `set reward.extract = "auto"`, func() *patient {
 			p := healthy().each(func(_ int, x *Response) { x.Answer, x.Value, x.Right = "", 0, false })
@@ -184,7 +193,7 @@ func TestCauses(t *testing.T) {
 			x.Value += float64(i % 3)
 		}).weighed()},
 		{"another column", "wrong-gold", `Set data.answer = "sum"`, healthy().golds(func(i int) string { return fmt.Sprint(5000 + i) })},
-		{"another row", "wrong-gold", "that of the row +1", func() *patient {
+		{"another row", "wrong-gold", "that of a row after it (by 1)", func() *patient {
 			p := healthy().golds(func(i int) string { return fmt.Sprint(300 + 4*(i-1)) })
 			for i := range p.round.Problems {
 				p.round.Problems[i].Fields = nil
@@ -413,6 +422,11 @@ func TestSteps(t *testing.T) {
 		}
 		if !strings.Contains(got, x.want) || x.want == "" && got != "" {
 			t.Errorf("%v: %q, want %q", x.losses, got, x.want)
+		}
+	}
+	for rate, want := range map[string]int{"1e-9": 1, "1e-6": 0} {
+		if got := New(Facts{Steps: 20, Settings: map[string]string{"optimizer.learning_rate": rate}}).Begin(); len(got) != want {
+			t.Errorf("a supervised run with learning rate %s: %+v", rate, got)
 		}
 	}
 	for last, want := range maps.All(map[float64]string{12: "rate-high", 2: "rate-low", 1: ""}) {

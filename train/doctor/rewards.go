@@ -135,9 +135,6 @@ func (p *reading) form() *Finding {
 // is a penalty on length; and one that overrules right answers.
 func (p *reading) parts() *Finding {
 	weights := p.Weights
-	if len(weights) < 2 {
-		return nil
-	}
 	total, right := p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return one(x.right) })
 	judged, most, largest := false, "", 0.0
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
@@ -148,6 +145,7 @@ func (p *reading) parts() *Finding {
 		case weights[name] < 0 && agreed > 0.3:
 			return found("negative", "the part %s of the reward has a negative weight (%g) although it is paid for right "+
 				"answers, so that right answers will fall. Give it a positive weight in reward.use", name, weights[name])
+		case len(weights) < 2: // what a reward alone pays is read elsewhere
 		case same > 0.995 && first < 1 && weights[name] != 0 && !(first == 0 && strings.HasPrefix(name, "length")):
 			return found("dead-part", "the part %s of the reward is the same for every response: always %.3g. It teaches "+
 				"nothing. Repair it, ask for what it pays for in the prompt, or take it out of reward.use", name, first)
@@ -194,7 +192,8 @@ func (p *reading) unsolved(off *Finding) *Finding {
 	for _, rows := range []int{1, -1, 2, -2} {
 		if met := p.met(func(q data.Problem) []string { return p.Neighbor(q, rows) }); met > 0.05 {
 			return found("wrong-gold", "the answers of the data are those of other rows: no response meets its own row's, "+
-				"and %s meet that of the row %+d. Shift the column %q back", per(met), rows, column)
+				"and %s meet that of a row %s it (by %.0f). Shift the column %q back", per(met),
+				map[bool]string{true: "after", false: "before"}[rows > 0], math.Abs(float64(rows)), column)
 		}
 	}
 	if off != nil {

@@ -18,6 +18,10 @@ func (f *Facts) planned() (list []Finding) {
 			"below the one that is set: optimizer.warmup = %g, and the run has %d steps. Give it a share of the steps, such as 0.1", warmup, f.Steps).
 			With("optimizer.warmup", 0.1))
 	}
+	if whole := rate * float64(f.Steps); f.Settings["rollout.temperature"] == "" && f.Steps >= 8 && rate > 0 && whole < 1e-6 { // supervised
+		list = append(list, *found("rate-low", "nothing will be learned: all %d steps change a weight by about %.1g. Raise "+
+			"optimizer.learning_rate (--lr) = %g", f.Steps, whole, rate).times(f, "optimizer.learning_rate", 10))
+	}
 	if shrink := rate * decay; decay >= 1 && shrink > 0.002 && f.Settings["lora.on"] != "true" && shrink*float64(f.Steps) > 0.2 {
 		list = append(list, *found("decay", "weight decay shrinks the weights by %.2g %% in each step (optimizer.weight_decay "+
 			"= %g times the learning rate %g), to %.2g %% by the end of the run, faster than the rewards can hold them. Lower optimizer.weight_decay",

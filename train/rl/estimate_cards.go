@@ -303,9 +303,10 @@ func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
 type Probe struct {
 	Ways []Probed `json:"ways"` // in the run's template, and in another one where there is one to compare with
 	// Round and Run are seconds, as long as the responses stay as they are.
-	Round float64          `json:"seconds_per_round"`
-	Run   float64          `json:"seconds"`
-	Found []doctor.Finding `json:"diagnoses"`
+	Round   float64          `json:"seconds_per_round"`
+	Run     float64          `json:"seconds"`
+	Planned []doctor.Finding `json:"planned,omitempty"` // what the data and the settings alone show
+	Found   []doctor.Finding `json:"diagnoses"`
 }
 
 // A Probed is how problems are answered in a template.
@@ -335,7 +336,9 @@ func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
 	sampled := time.Since(began).Seconds()
 	p.Ways = append(p.Ways, way)
 	seen := t.evidence(way.Record.Float("frac_reward_zero_std"))
-	p.Found = doctor.New(t.facts()).Look(append(metrics.Record{}.With("kind", "round").With("round", 0).With("step", 0), way.Record...), seen)
+	reader := doctor.New(t.facts())
+	p.Planned = reader.Begin()
+	p.Found = reader.Look(append(metrics.Record{}.With("kind", "round").With("round", 0).With("step", 0), way.Record...), seen)
 	responses, sequences := len(t.round.rollouts), t.round.sequences
 	began = time.Now()
 	_, err = t.run.Stepper.Score(ctx, sequences)

@@ -34,7 +34,7 @@ func TestKeptRun(t *testing.T) {
 			wellTogether(t, env, 2, false, func(int) rl.Config { return c })
 		} else if log, err := continueRun(env, c, false); err != nil {
 			t.Fatalf("%s: %v", name, err)
-		} else if strings.Contains(log, "whole vocabulary") != full {
+		} else if strings.Contains(log, "cause=filter") != full {
 			t.Errorf("%s: the log says %s", name, log)
 		}
 		text, err := os.ReadFile(filepath.Join(c.Output.Dir, "metrics.jsonl"))

@@ -55,10 +55,6 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens",
 			c.Rollout.MaxPromptTokens, "max_new_tokens", limit-c.Rollout.MaxPromptTokens)
 	}
-	if c.Rollout.Filtered() && c.Rollout.LogProb == "full" {
-		log.Warn("responses come from the likeliest tokens alone, and what is trained is the policy over the whole vocabulary: "+
-			"the filters hide what it would write without them. rollout.logp = \"kept\" trains the policy that samples", "filters", c.Rollout.Describe())
-	}
 	if err := ready(ctx, c, log); err != nil {
 		return nil, err
 	}
