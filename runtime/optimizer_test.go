@@ -110,7 +110,8 @@ func TestOptimizerByTensor(t *testing.T) {
 				t.Errorf("%d updates, state %v", o.Updates, o.State)
 			}
 			for shape, n := range rule.asked {
-				if n != 1 {
+				// beside a copy, a CPU computes in float32 and rounds afterwards
+				if n != 1 && (compute == models.F32 || n > 2) {
 					t.Errorf("%d Programs for %s", n, shape)
 				}
 			}

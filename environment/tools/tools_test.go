@@ -280,7 +280,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: %s, %v", source, got, err)
 		}
 	}
-	if _, err := toml.Decode(`commands = [{nam = "a"}]`, with()); err == nil || !strings.Contains(err.Error(), `unknown key "nam"; a command has name, command, description, parameters`) {
+	if _, err := toml.Decode(`commands = [{nam = "a"}]`, with()); err == nil || !strings.Contains(err.Error(), `unknown key "nam"; did you mean "name"?; a command has name, command, description, parameters`) {
 		t.Errorf("error %v", err)
 	}
 }

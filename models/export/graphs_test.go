@@ -22,7 +22,7 @@ import (
 func everyExport(t *testing.T) (all []*Graphs) {
 	t.Helper()
 	adapter := &models.Adapter{Rank: 2, Scale: 0.5, Modules: []string{"self_attn.q_proj", "mlp.down_proj"}}
-	for _, keys := range []string{`"qwen3", "head_dim": 16`, `"qwen3", "head_dim": 10`, `"gemma3_text", "head_dim": 16, "sliding_window_pattern": 2, "final_logit_softcapping": 30.0`,
+	for _, keys := range []string{`"qwen3", "head_dim": 16`, `"qwen3", "head_dim": 10`, `"gemma3_text", "head_dim": 16, "sliding_window": 4, "sliding_window_pattern": 2, "final_logit_softcapping": 30.0`,
 		`"qwen3_5_text", "head_dim": 16, "full_attention_interval": 2, "linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 6, "linear_value_head_dim": 4`} {
 		model, err := models.ParseConfig(fmt.Appendf(nil, `{"model_type": %s, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
 			"num_key_value_heads": 2, "intermediate_size": 40, "vocab_size": 50, "max_position_embeddings": 16, "eos_token_id": 1}`, keys), nil)
