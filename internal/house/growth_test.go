@@ -14,16 +14,16 @@ var sizes = []struct {
 	release int
 	of      func(h *house) int
 }{
-	{"lines outside tests", 114500, (*house).lines},
+	{"lines outside tests", 115473, (*house).lines},
 	{"packages", 112, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1160, (*house).exported},
-	{"packages of ours that cmd imports", 28, func(h *house) int { return len(h.imports("cmd")) }},
-	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
-	{"files of the largest package but cmd", 25, (*house).mostFiles},
+	{"exported names", 1168, (*house).exported},
+	{"packages of ours that cmd imports", 29, func(h *house) int { return len(h.imports("cmd")) }},
+	{"packages of ours that train imports", 11, func(h *house) int { return len(h.imports("train")) }},
+	{"files of the largest package but cmd", 26, (*house).mostFiles},
 	{"structs with more than 24 methods", 14, (*house).wideTypes},
-	{"files of cmd", 29, func(h *house) int { return len(h.packages()["cmd"]) }},
+	{"files of cmd", 30, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
-	{"lines of the spine", 12300, (*house).spineLines},
+	{"lines of the spine", 12359, (*house).spineLines},
 }
 
 // TestGrowth prints each figure beside that of the last release.
