@@ -25,10 +25,12 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	for _, key := range []string{"qk_norm", "use_qk_norm", "qk_layernorm"} {
 		c.Only(key, strconv.FormatBool(s.Block.QKNorm))
 	}
-	for key, size := range map[string]*int{"vocab_size": &s.Vocab, "hidden_size": &s.Hidden, "intermediate_size": &s.FFN,
-		"num_hidden_layers": &s.Layers, "num_attention_heads": &s.Heads} {
-		if *size == 0 || c.Has(key) { // a family without a default
-			*size = c.Size(key)
+	for _, size := range []struct {
+		key string
+		of  *int
+	}{{"vocab_size", &s.Vocab}, {"hidden_size", &s.Hidden}, {"intermediate_size", &s.FFN}, {"num_hidden_layers", &s.Layers}, {"num_attention_heads", &s.Heads}} {
+		if *size.of == 0 || c.Has(size.key) { // a family without a default
+			*size.of = c.Size(size.key)
 		}
 	}
 	s.KVHeads = readKVHeads(c, s)
