@@ -228,7 +228,7 @@ func TestSaverOfDevice(t *testing.T) {
 		dir := CheckpointDir(f.Dir, step+1)
 		w := newWeights(t, layout)
 		state := map[string]*models.Weights{"exp_avg": newWeights(t, layout), "exp_avg_sq": newWeights(t, layout)}
-		if err := errors.Join(LoadWeights(dir, w), LoadOptimizer(dir, state)); err != nil {
+		if err := errors.Join(w.LoadFile(filepath.Join(dir, "model.safetensors")), LoadOptimizer(dir, state)); err != nil {
 			t.Fatal(err)
 		}
 		same := slices.Equal(w.Data, d.held[snap.Weights])
@@ -282,7 +282,7 @@ func TestSaver(t *testing.T) {
 		t.Fatalf("checkpoint %s, error %v", dir, err)
 	}
 	got, want := snapshotOf(t, 0, 0), snapshotOf(t, 3, 0)
-	if err := errors.Join(LoadWeights(dir, got.Weights), LoadOptimizer(dir, got.Optimizer)); err != nil {
+	if err := errors.Join(got.Weights.LoadFile(filepath.Join(dir, "model.safetensors")), LoadOptimizer(dir, got.Optimizer)); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := fmt.Sprint(got.Weights.Data[:4], got.Optimizer["exp_avg"].Data[:4]), fmt.Sprint(want.Weights.Data[:4], want.Optimizer["exp_avg"].Data[:4]); a != b {
