@@ -98,16 +98,20 @@ type List []Problem
 // Len is the number of problems.
 func (l List) Len() int { return len(l) }
 
-// Take shuffles each pass over the list with its own random generator.
-func (l List) Take(seed int64, first, n int) []Problem {
-	out := make([]Problem, 0, n)
+// Take implements Dataset; see the function Take.
+func (l List) Take(seed int64, first, n int) []Problem { return Take(l, seed, first, n) }
+
+// Take returns n elements of endless passes over a list that is not empty, from place first on.
+// Each pass is shuffled with a random generator of its own.
+func Take[T any](list []T, seed int64, first, n int) []T {
+	out := make([]T, 0, n)
 	var order []int
 	for pass := -1; len(out) < n; first++ {
-		if p := first / len(l); p != pass {
+		if p := first / len(list); p != pass {
 			pass = p
-			order = rand.New(rand.NewPCG(uint64(seed), uint64(pass))).Perm(len(l))
+			order = rand.New(rand.NewPCG(uint64(seed), uint64(pass))).Perm(len(list))
 		}
-		out = append(out, l[order[first%len(l)]])
+		out = append(out, list[order[first%len(list)]])
 	}
 	return out
 }

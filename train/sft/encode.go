@@ -224,10 +224,18 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 	return x, t.CheckKnown(d.Text)
 }
 
+// Scored are encoded demonstrations, of which what is learned is scored.
+type Scored []runtime.Sequence
+
+// Take returns n of them in passes that are shuffled, from place first on; see data.Take.
+func (l Scored) Take(seed int64, first, n int) []runtime.Sequence {
+	return data.Take(l, seed, first, n)
+}
+
 // Sequences reads and encodes the demonstrations of a file, of which what is learned is scored,
 // for a loss beside another one. A prompt that is a text gets the template. It also returns a
 // digest.
-func Sequences(path string, template tokenize.TemplateSettings, p *policy.Policy, log *slog.Logger) (list []runtime.Sequence, sum string, err error) {
+func Sequences(path string, template tokenize.TemplateSettings, p *policy.Policy, log *slog.Logger) (list Scored, sum string, err error) {
 	c := Default("")
 	c.Model.Template, c.Model.System, c.Model.Args = template.Template, template.System, template.Args
 	e, err := c.Encoder(p)

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -104,8 +103,8 @@ func (l List) Check(episodes bool) (errs settings.Errors) {
 // An Opened stream has what it learns from.
 type Opened struct {
 	Stream
-	Digest   string             // of the demonstrations
-	examples []runtime.Sequence // the demonstrations
+	Digest   string     // of the demonstrations
+	examples sft.Scored // the demonstrations
 	kl       objectives.Objective
 }
 
@@ -122,14 +121,6 @@ func (s Stream) Open(template tokenize.TemplateSettings, p *policy.Policy, log *
 
 // batch returns the demonstrations of the step after n others: the pass and the place in it
 // follow from n, so a resumed run goes on where it was.
-func (o *Opened) batch(n int, seed int64) (list []runtime.Sequence) {
-	var order []int
-	pass := -1
-	for i := n * o.BatchSize; i < (n+1)*o.BatchSize; i++ {
-		if now := i / len(o.examples); now != pass {
-			pass, order = now, rand.New(rand.NewPCG(uint64(seed), uint64(now))).Perm(len(o.examples))
-		}
-		list = append(list, o.examples[order[i%len(o.examples)]])
-	}
-	return list
+func (o *Opened) batch(n int, seed int64) []runtime.Sequence {
+	return o.examples.Take(seed, n*o.BatchSize, o.BatchSize)
 }
