@@ -109,9 +109,7 @@ func (p *Program) take() (*process.Lines, error) {
 	for len(p.idle) > 0 {
 		worker := p.idle[len(p.idle)-1]
 		p.idle = p.idle[:len(p.idle)-1]
-		select {
-		case <-worker.Ended: // the process ended while it had nothing to do
-		default:
+		if worker.Running() { // it may have ended while it had nothing to do
 			return worker, nil
 		}
 	}

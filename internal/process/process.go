@@ -140,6 +140,16 @@ func (p *Process) Fail(err error) {
 	p.kill()
 }
 
+// Running reports whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.Ended:
+		return false
+	default:
+		return true
+	}
+}
+
 // Stop ends the process by closing its input, or by force if it has not ended within two
 // seconds.
 func (p *Process) Stop() {

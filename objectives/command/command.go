@@ -253,12 +253,8 @@ func (o *Program) running() (*process.Lines, error) {
 	processes.Lock()
 	defer processes.Unlock()
 	key := strings.Join(o.Command, "\x00")
-	if p := processes.of[key]; p != nil {
-		select {
-		case <-p.Ended:
-		default:
-			return p, nil
-		}
+	if p := processes.of[key]; p != nil && p.Running() {
+		return p, nil
 	}
 	p, err := process.StartLines(o.Command, words)
 	if err == nil {

@@ -178,23 +178,19 @@ var words = process.Words{Kind: "grader", Unit: "group", Remedy: "timeout and in
 func (w *worker) running(ctx context.Context, command []string, brief bool) (*process.Lines, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.process != nil {
-		select {
-		case <-w.process.Ended:
-			if !w.process.Answered() {
-				// The pauses between attempts for a group grow without bound; pauses
-				// between processes need not.
-				w.failures = min(w.failures+1, 3)
-				if brief {
-					w.failures = 1
-				}
-				w.rested = w.process.EndedAt.Add(external.Backoff(w.failures))
-			}
-			w.process = nil
-		default:
-			return w.process, nil
-		}
+	if w.process != nil && w.process.Running() {
+		return w.process, nil
 	}
+	if w.process != nil && !w.process.Answered() {
+		// The pauses between attempts for a group grow without bound; pauses
+		// between processes need not.
+		w.failures = min(w.failures+1, 3)
+		if brief {
+			w.failures = 1
+		}
+		w.rested = w.process.EndedAt.Add(external.Backoff(w.failures))
+	}
+	w.process = nil
 	if err := external.Sleep(ctx, time.Until(w.rested)); err != nil {
 		return nil, err
 	}
