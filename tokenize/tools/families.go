@@ -66,10 +66,12 @@ func readList(f *Format, block string) (calls []Call, err error) {
 
 func checkCount(calls []Call) error {
 	if len(calls) > maxCalls {
-		return fmt.Errorf("there are more than %d calls", maxCalls)
+		return errManyCalls
 	}
 	return nil
 }
+
+var errManyCalls = fmt.Errorf("there are more than %d calls", maxCalls)
 
 // readPython reads [NAME(KEY=VALUE, ...), ...] with values as Python or JSON writes them, or
 // a list of JSON objects. Without a mark before it, a list counts if it calls a known function.

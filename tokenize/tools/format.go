@@ -313,8 +313,9 @@ func readLlama(f *Format, block string) (calls []Call, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if calls = append(calls, c); len(calls) > maxCalls {
-			return nil, fmt.Errorf("there are more than %d calls", maxCalls)
+		calls = append(calls, c)
+		if err := checkCount(calls); err != nil {
+			return nil, err
 		}
 		rest = strings.TrimLeft(rest[decoder.InputOffset():], "; \t\r\n")
 	}

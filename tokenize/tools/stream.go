@@ -145,7 +145,7 @@ func (s *Stream) addUntilMark(out *strings.Builder) (mark string, found bool) {
 func (s *Stream) call(out *strings.Builder, calls *[]Call) bool {
 	switch {
 	case s.calls >= maxCalls:
-		s.fail(fmt.Errorf("there are more than %d calls", maxCalls))
+		s.fail(errManyCalls)
 		s.state = plain
 		return true
 	case s.atEndMark():
