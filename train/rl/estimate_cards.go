@@ -1,22 +1,16 @@
 package rl
 
 import (
-	"context"
 	"fmt"
 	goruntime "runtime"
 	"slices"
-	"time"
 
 	"onering/internal/bench/limits"
 	"onering/internal/memory"
 	"onering/models"
 	"onering/objectives"
 	"onering/policy"
-	"onering/reward"
 	"onering/runtime"
-	"onering/tokenize"
-	"onering/train/doctor"
-	"onering/train/metrics"
 )
 
 // A card is a machine's GPUs.
@@ -297,112 +291,4 @@ func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
 	r.Again += forwards(c.Objective.Settings, c.Rollout.OldLogProb == "rescore")
 	seconds, measured := r.Seconds(gpu)
 	return seconds, measured && !c.LoRA.On && policy.ComputeTypes[c.Model.DType] != models.F32
-}
-
-// A Probe is what some responses tell of a run before it begins.
-type Probe struct {
-	Ways []Probed `json:"ways"` // in the run's template, and in another one where there is one to compare with
-	// Round and Run are seconds, as long as the responses stay as they are.
-	Round   float64          `json:"seconds_per_round"`
-	Run     float64          `json:"seconds"`
-	Planned []doctor.Finding `json:"planned,omitempty"` // what the data and the settings alone show
-	Found   []doctor.Finding `json:"diagnoses"`
-}
-
-// A Probed is how problems are answered in a template.
-type Probed struct {
-	Template string         `json:"template"`
-	PassAt   *float64       `json:"pass@8,omitempty"` // share of the problems with a right response; nil where the reward does not judge
-	Record   metrics.Record `json:"figures"`
-}
-
-// probeSize is the number of problems of a probe, and of the responses to each.
-const probeSize = 8
-
-// Probe samples responses to some problems of the first round, and changes nothing. It reads them
-// as those of a round are read, and compares the run's template with none, or the other way round.
-func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
-	defer func() {
-		for _, x := range []interface{ Release() }{t.roller, t.run.Stepper} {
-			memory.GiveBack(t.roller.policy.Weights.Parameters(), x)
-		}
-		t.round = nil
-	}()
-	began := time.Now()
-	way, err := sampleProbe(ctx, t, t.roller)
-	if err != nil {
-		return p, fmt.Errorf("train: probe: %w", err)
-	}
-	sampled := time.Since(began).Seconds()
-	p.Ways = append(p.Ways, way)
-	seen := t.evidence(way.Record.Float("frac_reward_zero_std"))
-	reader := doctor.New(t.facts())
-	p.Planned = reader.Begin()
-	p.Found = reader.Look(append(metrics.Record{}.With("kind", "round").With("round", 0).With("step", 0), way.Record...), seen)
-	responses, sequences := len(t.round.rollouts), t.round.sequences
-	began = time.Now()
-	_, err = t.run.Stepper.Score(ctx, sequences)
-	if err != nil {
-		return p, err
-	}
-	// A step goes forward, forward again and backward, which is as two.
-	learned := 4 * float64(t.Config.Train.Epochs) * time.Since(began).Seconds()
-	p.Round = (sampled + learned) * float64(t.Config.Rollout.PromptsPerRound*t.Config.sampled()) / float64(responses)
-	p.Run = p.Round * float64(t.Config.Train.Rounds)
-	other, tokens := *t.roller, t.roller.prompter.Tokenizer
-	name := "no"
-	if slices.Contains([]string{"no", "concat"}, other.prompter.Template.Name) {
-		name = "chat"
-	}
-	template, err := tokenize.ParseTemplate(name)
-	if err != nil || other.player != nil || name == "chat" && tokens.CheckChat() != nil {
-		return p, err
-	}
-	if other.prompter, err = other.policy.Prompter(template); err == nil {
-		if way, err = sampleProbe(ctx, t, &other); err == nil {
-			p.Ways = append(p.Ways, way)
-			now, then := p.Ways[0].Record.Float("reward"), way.Record.Float("reward")
-			if then > now+0.15 || now <= 0 && then > 0.05 {
-				f := &doctor.Finding{Cause: "template", Text: fmt.Sprintf("the same problems earn %.3f with the template %s and %.3f with %s: "+
-					"set model.template = %q", then, name, now, p.Ways[0].Template, name)}
-				p.Found = []doctor.Finding{*f.With("model.template", name)}
-			}
-		}
-	}
-	return p, ctx.Err() // the other template may not fit the problems
-}
-
-// sampleProbe samples and grades the responses of a probe, which become the round of t.
-func sampleProbe(ctx context.Context, t *trainer, from *roller) (way Probed, err error) {
-	r := *from
-	r.config.Rollout.SamplesPerPrompt = probeSize
-	problems := r.problems.Round(0)
-	problems = problems[:min(probeSize, len(problems))]
-	rollouts, stats, err := r.sample(ctx, problems, 0, func() { t.run.Observer.Advance(1) })
-	if err != nil {
-		return way, err
-	}
-	t.round = newRound(problems, rollouts, probeSize)
-	t.round.stats, t.round.groups = stats, len(problems)
-	judged, solved := 0.0, 0.0
-	for i := range problems {
-		graded, group := t.round.graded(i*probeSize, (i+1)*probeSize)
-		differs := func(x objectives.Trajectory) bool { return x.Reward != group[0].Reward }
-		right := func(j int) bool { return t.round.rollouts[j].Score.Judged() && t.round.rollouts[j].Score.Right() }
-		if !slices.ContainsFunc(group, differs) {
-			t.round.flat++
-		}
-		if slices.ContainsFunc(graded, func(j int) bool { return t.round.rollouts[j].Score.Judged() }) {
-			judged++
-		}
-		if slices.ContainsFunc(graded, right) {
-			solved++
-		}
-	}
-	way = Probed{Template: r.prompter.Template.Name, Record: t.round.metrics(reward.FindsAnswers(r.reward))}
-	if judged > 0 {
-		solved /= judged
-		way.PassAt = &solved
-	}
-	return way, nil
 }
