@@ -170,7 +170,10 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 // print prints what was learned, where the result is and the next commands to type.
 func (t *tuning) print(w io.Writer, end sft.Summary, list []data.Demonstration) {
 	var table summaryTable
-	what := map[bool]string{true: "preferences", false: "demonstrations"}[t.preference != nil]
+	command, what := "sft", "demonstrations"
+	if t.preference != nil {
+		command, what = "dpo", "preferences"
+	}
 	table.add("trained", "%d %s, %d steps in %.1f s", end.Demonstrations, what, end.Steps, end.Seconds)
 	if len(end.Loss) == 2 {
 		table.add("loss", "%.4f in the first step, %.4f in the last", end.Loss[0], end.Loss[1])
@@ -183,7 +186,6 @@ func (t *tuning) print(w io.Writer, end sft.Summary, list []data.Demonstration) 
 		table.add("diagnosis", "%s", f.Text)
 		sets = append(sets, f.Set)
 	}
-	command := map[bool]string{true: "dpo", false: "sft"}[t.preference != nil]
 	table.print(w, t.Output.Dir, append(remedied(command, t.Output.Dir, sets), t.next(list)...))
 }
 

@@ -225,8 +225,8 @@ func (p part) pull(b objectives.Batch, _, w [][]float64) (loss float64) {
 	for i := range b.Trajectories {
 		x := &b.Trajectories[i]
 		x.RefLogProb = p.taught[i]
-		for t, old := range x.OldLogProb {
-			teacher, ratio := math.Exp(x.RefLogProb[t]-old), math.Exp(x.LogProb[t]-old)
+		for t := 0; p.kl == nil && t < len(x.OldLogProb); t++ {
+			teacher, ratio := math.Exp(x.RefLogProb[t]-x.OldLogProb[t]), math.Exp(x.LogProb[t]-x.OldLogProb[t])
 			loss += (teacher*(x.RefLogProb[t]-x.LogProb[t]) + ratio - teacher) / float64(p.tokens)
 			own[i][t] = (ratio - teacher) / float64(p.tokens)
 		}
