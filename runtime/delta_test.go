@@ -11,8 +11,9 @@ import (
 )
 
 // TestDeltaRule: in float32 the delta rule in chunks is that of float64, for short and long
-// rows, around the edges of chunks, and for tokens with almost equal keys. The tests of package
-// graph hold the interpreter's to the rule's definition.
+// rows, around the edges of chunks, for tokens with almost equal keys, and for gates and
+// corrections at the ends of their range. The tests of package graph hold the interpreter's to the
+// rule's definition.
 func TestDeltaRule(t *testing.T) {
 	e := runtimetest.Test(t)
 	p := must(graph.Build("delta", func(g *graph.Graph) {
@@ -22,7 +23,7 @@ func TestDeltaRule(t *testing.T) {
 		g.Output("last", last)
 	}))(t)
 	for _, T := range []int{1, 31, 32, 33, 64, 65, 400, 3000} {
-		for _, alike := range []float64{1, 1e-3} {
+		for _, alike := range []float64{1, 1e-3, 0.5} {
 			r := rand.New(rand.NewPCG(uint64(T), 3))
 			in := map[string]graphtest.Tensor{"q": graphtest.Normal(r, 2, T, 2, 6), "k": graphtest.Normal(r, 2, T, 2, 6), "v": graphtest.Normal(r, 2, T, 4, 5),
 				"g": graphtest.Zeros(2, T, 4), "beta": graphtest.Zeros(2, T, 4)}
@@ -42,10 +43,16 @@ func TestDeltaRule(t *testing.T) {
 			}
 			for i := range in["g"].Data {
 				in["g"].Data[i], in["beta"].Data[i] = -3*alike*r.Float64()*r.Float64(), 1-alike*r.Float64()
+				if alike == 0.5 {
+					in["g"].Data[i], in["beta"].Data[i] = []float64{0, 0, -0x1p-16, -0.125, -3, -300, -0x1p17}[r.IntN(7)], float64(r.IntN(2))
+				}
 			}
 			want, got := runBoth(t, e, must(graphtest.Load(p))(t), p, in)
 			for name := range want {
 				scale, worst := 1.0, 0.0
+				for _, v := range in["v"].Data {
+					scale = max(scale, math.Abs(v))
+				}
 				for i, v := range want[name].Data {
 					scale, worst = max(scale, math.Abs(v)), max(worst, math.Abs(got[name].Data[i]-v))
 				}

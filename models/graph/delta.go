@@ -23,10 +23,9 @@ func DeltaRule(q, k, v, g, beta, state *Node) (o, last *Node) {
 	rows := d.tokens
 	q, k, v = d.chunks(q, d.groups), d.chunks(k, d.groups), d.chunks(v, d.heads)
 	beta = d.chunks(Reshape(beta, 0, 0, d.heads, 1), d.heads)
-	sum := CumSum(d.chunks(Reshape(g, 0, 0, d.heads, 1), d.heads), 3, false) // [n,B,H,C,1]
+	g = d.chunks(Reshape(g, 0, 0, d.heads, 1), d.heads) // [n,B,H,C,1]
+	sum, w := CumSum(g, 3, false), between(g)
 	decay := Exp(sum)
-	above := square(q.g, -math.MaxFloat32/2, func(row, column int) bool { return column > row })
-	w := Exp(Add(Sub(sum, Transpose(sum, 0, 1, 2, 4, 3)), above))
 	inverse := unitInverse(d.perHead(MatMul(k, k, false, true, 1), Mul(Mul(w, beta), square(q.g, 1, below))))
 	u := MatMul(inverse, Mul(v, beta), false, false, 1)
 	r := MatMul(inverse, d.perHead(k, Mul(beta, decay)), false, false, 1)
@@ -34,11 +33,21 @@ func DeltaRule(q, k, v, g, beta, state *Node) (o, last *Node) {
 	if state == nil {
 		state = d.zeroState(v)
 	}
-	last, states, n := Recurrence(state, Exp(whole), u, d.perHead(k, Exp(Sub(whole, sum))), r, nil, false)
+	after := Transpose(Slice(w, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1), 0, 1, 2, 4, 3)
+	last, states, n := Recurrence(state, Exp(whole), u, d.perHead(k, after), r, nil, false)
 	o = Add(MatMul(d.perHead(q, decay), states, false, false, 1),
 		MatMul(d.perHead(MatMul(q, k, false, true, 1), w), n, false, false, 1))
 	o = Reshape(Transpose(o, 1, 0, 3, 2, 4), 0, -1, d.heads, d.width)
 	return Slice(o, o.g.Ints(0), d.length, 1, rows), last
+}
+
+// between is W [...,C,C] for logarithms g [...,C,1] of the decay. W_ij adds up those after token j
+// alone: the difference of two running sums loses small ones that follow a large one.
+func between(g *Node) *Node {
+	all := func(value float32, f func(row, column int) bool) *Node { return square(g.g, value, f) }
+	upTo := Mul(Transpose(g, 0, 1, 2, 4, 3), all(1, func(row, column int) bool { return column <= row }))
+	sums := reshapeLike(Gemm(Reshape(upTo, -1, chunk), all(1, below), nil, false, false), upTo)
+	return Exp(Add(sums, all(-math.MaxFloat32/2, func(row, column int) bool { return column > row })))
 }
 
 // DeltaStep is DeltaRule for one token of each row, after those that led to state

@@ -16,15 +16,19 @@ import (
 // deltaLengths are lengths of rows around the edges of chunks.
 var deltaLengths = []int{1, 2, 15, 31, 32, 33, 63, 64, 65, 96, 97, 500, 3000}
 
-// TestDeltaRuleByTokens compares the rule in chunks with its definition, also for tokens
-// with almost equal keys, for which a power series would be wrong in its first digit.
+// deltaKinds are what keys and gates may be like: alike has almost equal keys that hardly decay,
+// for which a power series would be wrong in its first digit; edges has gates and corrections at
+// the ends of their range.
+var deltaKinds = []string{"any", "alike", "edges"}
+
+// TestDeltaRuleByTokens compares the rule in chunks with its definition.
 func TestDeltaRuleByTokens(t *testing.T) {
 	for _, T := range deltaLengths {
-		for _, alike := range []bool{false, true} {
-			d := newDelta(t, rand.New(rand.NewPCG(uint64(T), 1)), T, alike)
+		for _, kind := range deltaKinds {
+			d := newDelta(t, rand.New(rand.NewPCG(uint64(T), 1)), T, kind)
 			got := run(t, graphtest.Loaded(t, d.Program, nil), d.In)
 			for name, want := range d.Want {
-				closeTo(t, fmt.Sprintf("%d tokens, alike %v: %s", T, alike, name), got[name].Data, want.Data, 1e-9)
+				closeTo(t, fmt.Sprintf("%d tokens, %s: %s", T, kind, name), got[name].Data, want.Data, 1e-9)
 			}
 		}
 	}
@@ -32,9 +36,9 @@ func TestDeltaRuleByTokens(t *testing.T) {
 
 // TestDeltaRuleGradient compares the gradient over several chunks with differences.
 func TestDeltaRuleGradient(t *testing.T) {
-	for _, T := range []int{33, 64, 70} {
+	for _, T := range []int{33, 64, 71} {
 		r := rand.New(rand.NewPCG(uint64(T), 2))
-		d := newDelta(t, r, T, false)
+		d := newDelta(t, r, T, deltaKinds[T%3]) // each kind once
 		seeds := map[string]graphtest.Tensor{"o": graphtest.Normal(r, d.Want["o"].Dims...), "last": graphtest.Normal(r, d.Want["last"].Dims...)}
 		forward, backward := graphtest.Loaded(t, d.Program, nil), graphtest.Loaded(t, d.Backward, nil)
 		d.In["d_out"], d.In["d_state"] = seeds["o"], seeds["last"]
@@ -155,10 +159,9 @@ type delta struct {
 	In, Want          map[string]graphtest.Tensor
 }
 
-// newDelta makes the graphs for rows of T tokens and random inputs. If alike is set, the
-// keys of all tokens are almost equal and hardly decay. Want comes from the definition of
-// the rule, token by token.
-func newDelta(t *testing.T, r *rand.Rand, T int, alike bool) (d delta) {
+// newDelta makes the graphs for rows of T tokens and random inputs of one of deltaKinds. Want
+// comes from the definition of the rule, token by token.
+func newDelta(t *testing.T, r *rand.Rand, T int, kind string) (d delta) {
 	t.Helper()
 	const B, G, H, K, V = 2, 2, 4, 6, 5
 	dims := [][]any{{"B", "T", G, K}, {"B", "T", G, K}, {"B", "T", H, V}, {"B", "T", H}, {"B", "T", H}, {"B", H, K, V}}
@@ -185,7 +188,7 @@ func newDelta(t *testing.T, r *rand.Rand, T int, alike bool) (d delta) {
 	d.In = map[string]graphtest.Tensor{"q": graphtest.Normal(r, B, T, G, K), "k": graphtest.Normal(r, B, T, G, K), "v": graphtest.Normal(r, B, T, H, V),
 		"g": graphtest.Zeros(B, T, H), "beta": graphtest.Zeros(B, T, H), "state": graphtest.Normal(r, B, H, K, V)}
 	for i, k := range d.In["k"].Data {
-		if alike && i >= K {
+		if kind == "alike" && i >= K {
 			d.In["k"].Data[i] = d.In["k"].Data[i%K] + 1e-3*k
 		}
 	}
@@ -195,13 +198,19 @@ func newDelta(t *testing.T, r *rand.Rand, T int, alike bool) (d delta) {
 	}
 	for i := range B * T * H {
 		d.In["g"].Data[i], d.In["beta"].Data[i] = -3*r.Float64()*r.Float64(), r.Float64()
-		if alike {
+		switch kind {
+		case "alike":
 			d.In["g"].Data[i], d.In["beta"].Data[i] = -1e-3*r.Float64(), 0.99
+		case "edges":
+			d.In["g"].Data[i], d.In["beta"].Data[i] = edgeGates[r.IntN(len(edgeGates))], float64(r.IntN(2))
 		}
 	}
 	d.Want = d.byTokens()
 	return d
 }
+
+// edgeGates are logarithms of decays from none to all.
+var edgeGates = []float64{0, 0, -1e-5, -0.1, -3, -300, -1e5}
 
 func unit(x []float64) {
 	n := 0.0
