@@ -9,7 +9,7 @@ import (
 )
 
 // TestRecurrentFamilies runs the conformance suite on models some of whose layers keep a state
-// in place of keys and values.
+// in place of keys and values, or see a window.
 func TestRecurrentFamilies(t *testing.T) {
 	for name, config := range map[string]string{
 		"lfm2": `{"model_type": "lfm2", "architectures": ["Lfm2ForCausalLM"], "vocab_size": 19, "hidden_size": 8, "block_ff_dim": 15,
@@ -18,6 +18,8 @@ func TestRecurrentFamilies(t *testing.T) {
 		"qwen3_5": `{"model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 19, "hidden_size": 8, "intermediate_size": 10,
 			"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "full_attention_interval": 2, "max_position_embeddings": 64,
 			"linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 3, "linear_conv_kernel_dim": 3}`,
+		"gemma3_text": `{"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "vocab_size": 19, "hidden_size": 8, "intermediate_size": 10,
+			"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6, "sliding_window": 2, "layer_types": ["full_attention", "sliding_attention"], "max_position_embeddings": 64}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -50,6 +50,7 @@ func (a Architecture) newLayer(g *graph.Graph, number, blocks int) *layer {
 	if blocks > 1 && kind.Mixer == models.Attention {
 		in.bounds = g.Input(ports.BlockBounds, models.I64, graph.Dims(blocks+1))
 	}
+	in.window = kind.Window
 	h := a.narrow(l.weights.normed(l.x, n.InputNorm))
 	low := l.weights.low(models.Direct, m.in.name, m.in.modules, h)
 	var o *graph.Node
@@ -80,6 +81,7 @@ func (l *layer) linear(x *graph.Node, m module, bias bool, low *graph.Node) *gra
 // attentionInputs are the inputs of attention in a layer.
 type attentionInputs struct {
 	pos, mask, bounds *graph.Node
+	window            int
 	angle
 }
 
@@ -118,7 +120,7 @@ func (l *layer) attend(h *graph.Node, low []*graph.Node, in attentionInputs, blo
 	l.products = []*graph.Node{keptQ, keptK, l.linear(h, qkv[2], b.QKVBias, low[2])}
 	unpack := l.packing.Unpack
 	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), unpack(k), unpack(l.products[2]), in.mask, in.bounds,
-		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: b.AttentionCap, Blocks: blocks, InTurn: a.forGPU()})
+		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: b.AttentionCap, Window: in.window, Blocks: blocks, InTurn: a.forGPU()})
 	return a.throughGate(l.packing.Pack(l.o), gate)
 }
 
@@ -409,9 +411,13 @@ func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *gra
 func (a Architecture) LayerBytes(kind int, full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
 	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T, "M": 1, "J": 1, "O": n - 1, "Tn": (T + 31) / 32, "Tw": T + a.Block.Taps - 1}
 	for i := range blocks {
-		sizes[fmt.Sprintf("Tq%d", i)] = (i+1)*T/blocks - i*T/blocks
-		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks
-		sizes[fmt.Sprintf("Tr%d", i)] = T - (i+1)*T/blocks
+		from, to, first := i*T/blocks, (i+1)*T/blocks, 0
+		if w := a.kinds()[kind].Window; w > 0 && !a.forGPU() {
+			first = max(0, from-w+1)
+		}
+		sizes[fmt.Sprintf("Tq%d", i)] = to - from
+		sizes[fmt.Sprintf("Tk%d", i)] = to - first
+		sizes[fmt.Sprintf("Tr%d", i)] = T - to
 	}
 	forward, err = graph.Footprint(a.layerForward(kind, full, blocks), sizes)
 	backward, failed := graph.Footprint(a.layerBackward(kind, full, blocks), sizes)

@@ -23,8 +23,9 @@ type Attention struct {
 	// Cap c makes c tanh(s/c) of each scaled score s before the mask is added; 0 stands for
 	// none.
 	Cap float64
-	// Window is how many keys a query of GroupQueryAttention sees: its own and those right
-	// before it; 0 stands for all. CausalAttention learns it from the mask.
+	// Window is how many keys a query sees: its own and those right before it; 0 stands for
+	// all. The mask of CausalAttention says so too; blocks leave out keys that none of their
+	// queries sees, unless they are InTurn.
 	Window int
 }
 
@@ -40,8 +41,8 @@ func (a Attention) scale(width int) float64 {
 // q [B,T,H*K], k and v [B,T,G*K] with H a multiple of G (query head h reads
 // key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
 // taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i
-// reads only the keys before bounds[i+1], so the mask has to be causal. One block
-// needs no bounds.
+// reads only the keys before bounds[i+1], and with a Window only from that of its first query
+// on, so the mask has to be causal. One block needs no bounds.
 //
 // Where q, k and v are of 16 bits, the scores, the softmax, both products, their
 // gradients and the mask are in float32, and only the result is rounded to 16 bits.
@@ -78,6 +79,7 @@ type causalAttention struct {
 type attentionBlock struct {
 	index    int
 	from, to *Node // the first query, and the query after the last; nil for the only block
+	first    *Node // the first key
 	q        *Node // [B,G,H/G*Tq,K]
 	k, v     *Node // [B,G,Tk,K]
 	t        *Node // tanh(s/c) of the scaled scores s, [B,H,Tq,Tk]; nil without Cap
@@ -113,7 +115,7 @@ func (a *causalAttention) keys(b *attentionBlock, x *Node, axis int) *Node {
 	if a.Blocks == 1 || a.InTurn && b.index == a.Blocks-1 { // the last block reads all keys
 		return x
 	}
-	return Slice(x, a.g.Ints(0), b.to, axis, fmt.Sprintf("Tk%d", b.index))
+	return Slice(x, b.first, b.to, axis, fmt.Sprintf("Tk%d", b.index))
 }
 
 // boundary returns bounds[i] as a node of one element.
@@ -134,6 +136,10 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	mask := a.mask
 	if a.Blocks > 1 {
 		b.from, b.to = a.edges(i, after)
+		b.first = a.g.Ints(0)
+		if a.Window > 0 && !a.InTurn {
+			b.first = Max(Sub(b.from, a.g.Ints(int64(a.Window-1))), b.first)
+		}
 		rows := func(x *Node) *Node { return Slice(x, b.from, b.to, 0, fmt.Sprintf("Tq%d", i)) }
 		if a.InTurn {
 			mask = a.keys(b, rows(mask), 1) // so no intermediate value has the mask's size
@@ -233,7 +239,7 @@ func (a *causalAttention) addKeys(b *attentionBlock, dk, dv, partK, partV *Node)
 	}
 	if a.Blocks > 1 {
 		after := Sub(a.boundary(a.bounds, a.Blocks), b.to)
-		partK, partV = Pad(partK, a.g.Ints(0), after, 2, a.tokens), Pad(partV, a.g.Ints(0), after, 2, a.tokens)
+		partK, partV = Pad(partK, b.first, after, 2, a.tokens), Pad(partV, b.first, after, 2, a.tokens)
 	}
 	return accumulate(dk, partK), accumulate(dv, partV)
 }
