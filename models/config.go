@@ -118,25 +118,25 @@ func (f *ConfigFile) Object(key string) *ConfigFile {
 
 // ReadText reads the language model within a larger model, from the object text_config, by the
 // family of its model_type or of another one where that is absent. What the object does not
-// state counts as the file states it beside the object; tied is the default of
-// tie_word_embeddings.
-func ReadText(f *ConfigFile, otherwise string, tied bool) (Design, error) {
+// state counts as the file states it beside the object. A model of the family tied has a head
+// of its own only if one of both says so; in others the default of the family counts.
+func ReadText(f *ConfigFile, otherwise, tied string) (Design, error) {
 	text := f.Object("text_config")
 	if text == nil {
 		f.Fail("no text_config, the language model within")
 		return nil, f.Err()
 	}
 	f.within = text
-	defaults := map[string]string{"model_type": strconv.Quote(otherwise), "tie_word_embeddings": strconv.FormatBool(tied)}
-	for _, key := range append(slices.Clone(dtypeKeys), "model_type", "tie_word_embeddings", "eos_token_id", "pad_token_id",
-		"initializer_range", "quantization_config") {
-		switch {
-		case text.Has(key):
-		case key != "model_type" && f.Has(key):
+	for _, key := range append(slices.Clone(dtypeKeys), "tie_word_embeddings", "eos_token_id", "pad_token_id", "initializer_range", "quantization_config") {
+		if !text.Has(key) && f.Has(key) {
 			text.members[key] = f.members[key]
-		case defaults[key] != "":
-			text.members[key] = []byte(defaults[key])
 		}
+	}
+	if key := "model_type"; !text.Has(key) {
+		text.members[key] = []byte(strconv.Quote(otherwise))
+	}
+	if key := "tie_word_embeddings"; !text.Has(key) && text.modelType() == tied {
+		text.members[key] = []byte("true")
 	}
 	return design(text)
 }

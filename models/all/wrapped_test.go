@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 	"onering/models/lora"
 )
 
@@ -179,3 +180,31 @@ func TestRefused(t *testing.T) {
 }
 
 const sizes = `"vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}`
+
+// TestTiedWithin: a language model within a larger one has the head that transformers gives it
+// where no key says so.
+func TestTiedWithin(t *testing.T) {
+	for text, tied := range map[string]bool{
+		`"model_type": "mistral3", "text_config": {"model_type": "mistral"`:                                                       false, // Mistral Small 3.1
+		`"model_type": "mistral3", "text_config": {`:                                                                              false,
+		`"model_type": "mistral3", "tie_word_embeddings": true, "text_config": {"model_type": "mistral"`:                          true,
+		`"model_type": "mistral3", "text_config": {"model_type": "ministral3", "rope_theta": 10000`:                               true,
+		`"model_type": "mistral3", "text_config": {"tie_word_embeddings": false, "model_type": "ministral3", "rope_theta": 10000`: false,
+		`"model_type": "gemma3", "text_config": {`:                                                                                true,
+		`"model_type": "qwen3_5", "text_config": {`:                                                                               false,
+	} {
+		if !strings.HasSuffix(text, "{") {
+			text += ", "
+		}
+		m, err := models.ParseConfig([]byte("{"+text+`"hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 9}}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, head := m.Layout().Find("language_model.lm_head.weight"); strings.Contains(text, "mistral3") && head == tied {
+			t.Errorf("%s: a head of its own %v", text, head)
+		}
+		if shape := m.Design.(decoder.Shape); shape.Tied != tied {
+			t.Errorf("%s: tied %v, want %v", text, shape.Tied, tied)
+		}
+	}
+}

@@ -12,11 +12,11 @@ import (
 
 func init() {
 	for _, x := range []wrapper{
-		{"gemma3", "Gemma 3 from 4B on, without images", "Gemma3ForConditionalGeneration", "gemma3_text", true,
+		{"gemma3", "Gemma 3 from 4B on, without images", "Gemma3ForConditionalGeneration", "gemma3_text", "",
 			"language_model.model.", "language_model.", "model.language_model.", []string{"vision_tower.", "multi_modal_projector."}},
-		{"mistral3", "Mistral Small 3.1 and later, Ministral 3, without images", "Mistral3ForConditionalGeneration", "mistral", true,
+		{"mistral3", "Mistral Small 3.1 and later, Ministral 3, without images", "Mistral3ForConditionalGeneration", "mistral", "ministral3",
 			"language_model.model.", "language_model.", "model.language_model.", []string{"vision_tower.", "multi_modal_projector."}},
-		{"qwen3_5", "Qwen3.5 and Qwen3.6, dense, without images", "Qwen3_5ForConditionalGeneration", "qwen3_5_text", false,
+		{"qwen3_5", "Qwen3.5 and Qwen3.6, dense, without images", "Qwen3_5ForConditionalGeneration", "qwen3_5_text", "",
 			"model.language_model.", "", "model.language_model.", []string{"model.visual.", "mtp."}},
 	} {
 		models.Register(x.modelType, x.about, x.open)
@@ -28,7 +28,7 @@ type wrapper struct {
 	modelType, about string
 	class            string // its class in transformers
 	text             string // the model_type of the language model where text_config has none
-	tied             bool   // the default of tie_word_embeddings
+	tied             string // the family of language models that are tied where nothing says so, against the family's default
 	body, head       string // what names of the language model begin with
 	path             string // what paths of modules begin with in place of body
 	beside           []string
