@@ -1,6 +1,9 @@
 package models
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Sizes are the numbers that give a model its shape.
 type Sizes struct {
@@ -11,8 +14,19 @@ type Sizes struct {
 	HeadDim int // K, head_dim, or D/H where it is not stated
 	FFN     int // F, intermediate_size
 	Vocab   int // V, vocab_size
-	// MaxPositions is max_position_embeddings, the longest sequence.
+	// MaxPositions is the longest sequence: max_position_embeddings, or with Short what a
+	// longrope's short_factor is for.
 	MaxPositions int
+	Short        bool
+}
+
+// Context says which key of config.json sets MaxPositions, and what helps where that is too few.
+func (s Sizes) Context() string {
+	if s.Short {
+		return fmt.Sprintf("original_max_position_embeddings is %d, up to which longrope's short_factor counts: "+
+			"for longer sequences write the list of long_factor there, too, in config.json", s.MaxPositions)
+	}
+	return fmt.Sprintf("max_position_embeddings is %d", s.MaxPositions)
 }
 
 // A Compute says how Programs compute. The caller chooses it; a model's files do not

@@ -124,7 +124,7 @@ func checkIDs(field string, ids []int32, m models.Model) error {
 // checkLength returns an error for n tokens if the model has fewer positions.
 func checkLength(what string, n int, m models.Model) error {
 	if m.MaxPositions > 0 && n > m.MaxPositions {
-		return fmt.Errorf("%s takes %d tokens, the model's context (max_position_embeddings) is %d", what, n, m.MaxPositions)
+		return fmt.Errorf("%s takes %d tokens, and the model's %s", what, n, m.Context())
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 		return nil, fmt.Errorf("runtime: a decoder of %d slots of %d tokens: it takes at least 1 slot and 2 tokens", slots, maxTokens)
 	}
 	if g.MaxPositions > 0 && maxTokens > g.MaxPositions {
-		return nil, fmt.Errorf("runtime: %d tokens a sequence (prompt and response) exceed the model's max_position_embeddings of %d", maxTokens, g.MaxPositions)
+		return nil, fmt.Errorf("runtime: %d tokens a sequence (prompt and response) are too many: the model's %s", maxTokens, g.Context())
 	}
 	if len(r.Weights.Data)*4 <= toyBytes && e.memory.Aliases() {
 		e = e.lane()

@@ -139,7 +139,7 @@ func (p *Pass) check() error {
 			return fmt.Errorf("runtime: sequence %d %w", i, err)
 		}
 		if m := g.MaxPositions; m > 0 && len(s.Tokens) > m {
-			return fmt.Errorf("runtime: sequence %d has %d tokens; the model's max_position_embeddings is %d", i, len(s.Tokens), m)
+			return fmt.Errorf("runtime: sequence %d has %d tokens; the model's %s", i, len(s.Tokens), g.Context())
 		}
 		for t, id := range s.Tokens {
 			if id < 0 || int(id) >= g.Vocab {

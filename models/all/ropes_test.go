@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"onering/models"
@@ -87,6 +88,22 @@ func TestNewNorms(t *testing.T) {
 		}
 		if n := a.Geometry().Kinds.Window(); n != 0 {
 			t.Errorf("%s: a window of %d", config, n)
+		}
+	}
+}
+
+// TestContext: the limit of a model whose longrope has a short list is not max_position_embeddings,
+// and its remedy is another list.
+func TestContext(t *testing.T) {
+	const sizes = `{"model_type": "phi3", "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 9,
+		"max_position_embeddings": 640, "original_max_position_embeddings": 40, "rope_scaling": {"type": "longrope", "short_factor": [1, 1.5], "long_factor": [1, `
+	for long, want := range map[string]string{"4": "original_max_position_embeddings is 40, up to which longrope's short_factor counts", "1.5": "max_position_embeddings is 640"} {
+		m, err := models.ParseConfig([]byte(sizes+long+"]}}"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Context(); !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

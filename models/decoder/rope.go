@@ -296,7 +296,7 @@ func readKinds(c *models.ConfigFile, s Shape) Shape {
 	full := readRope(c, s, layerTypes[0])
 	s.RopeTheta = full.theta
 	if full.longest > 0 && full.longest < s.MaxPositions {
-		s.MaxPositions = full.longest
+		s.MaxPositions, s.Short = full.longest, true
 	}
 	types, window := readLayerTypes(c, s)
 	if c.Err() != nil || s.Kinds != nil {

@@ -60,8 +60,8 @@ func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (er
 		return fmt.Errorf("%s: %w", c.Model.Reference, err)
 	}
 	if have, want := r.other.Model.MaxPositions, c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens; have > 0 && have < want {
-		return fmt.Errorf("%s: its max_position_embeddings is %d, and sequences may have %d tokens (rollout.max_prompt_tokens and max_new_tokens)",
-			c.Model.Reference, have, want)
+		return fmt.Errorf("%s: sequences may have %d tokens (rollout.max_prompt_tokens and max_new_tokens), and its %s",
+			c.Model.Reference, want, r.other.Model.Context())
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 	}()
 	limit := c.longest()
 	if m := p.Model.MaxPositions; m > 0 && limit > m {
-		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens",
+		log.Warn("responses are cut where the model's positions end", "because", "the model's "+p.Model.Context(), "max_prompt_tokens",
 			c.Rollout.MaxPromptTokens, "max_new_tokens", limit-c.Rollout.MaxPromptTokens)
 	}
 	if err := ready(ctx, c, log); err != nil {

@@ -298,7 +298,7 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 		s.Examples = append(s.Examples, *x)
 	}
 	e.mixed(list, flag, log)
-	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model has %d positions)", e.limit, e.policy.Model.MaxPositions)
+	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model's %s)", e.limit, e.policy.Model.Context())
 	cutting := map[bool]string{true: "learn their beginnings with --too-long cut, "}[together == 1]
 	switch {
 	case 2*dropped > len(all):
