@@ -54,20 +54,33 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	} else if !info.IsDir() {
 		return fmt.Errorf("--model %q: not a folder", p.Model)
 	}
-	of := train.Folder(p.Model)
-	folder, err := of.Model()
+	sources, err := p.sources()
 	if err != nil {
 		return err
 	}
+	if p.DryRun {
+		return p.list(c, sources)
+	}
+	return p.push(c, sources)
+}
+
+// sources returns what a push sends, and sets the title of the commit if there is none.
+func (p *pushCommand) sources() ([]hub.Source, error) {
+	of := train.Folder(p.Model)
+	folder, err := of.Model()
+	if err != nil {
+		return nil, err
+	}
+	p.Model = folder
 	card := newCard(folder, p.To, p.License)
 	if card.adapter = models.IsAdapter(folder); !card.adapter {
 		if err := models.Check(folder); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	sources, err := hub.Sources(folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// An sft folder serves as model and as run: the other files of the run are not pushed.
 	_, notRun := os.Lstat(filepath.Join(folder, "run.toml"))
@@ -77,17 +90,14 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	})
 	if card.adapter {
 		if err := card.nameBase(folder, sources); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if !slices.ContainsFunc(sources, func(s hub.Source) bool { return strings.EqualFold(s.Name, "README.md") }) {
 		sources = append(sources, card.source())
 	}
 	p.Message = cmp.Or(p.Message, "Model trained with onering"+card.after())
-	if p.DryRun {
-		return p.list(c, folder, sources)
-	}
-	return p.push(c, sources)
+	return sources, nil
 }
 
 // baseName matches the name of the model in the config of an adapter.
@@ -126,7 +136,7 @@ func (k *card) nameBase(folder string, sources []hub.Source) error {
 }
 
 // list prints the files that a push would send.
-func (p *pushCommand) list(c *cobra.Command, folder string, sources []hub.Source) error {
+func (p *pushCommand) list(c *cobra.Command, sources []hub.Source) error {
 	type file struct {
 		Name  string `json:"name"`
 		Bytes int64  `json:"bytes"`
@@ -137,7 +147,7 @@ func (p *pushCommand) list(c *cobra.Command, folder string, sources []hub.Source
 		Branch string `json:"branch"`
 		Bytes  int64  `json:"bytes"`
 		Files  []file `json:"files"`
-	}{Model: folder, To: p.To, Branch: p.Revision}
+	}{Model: p.Model, To: p.To, Branch: p.Revision}
 	for _, s := range sources {
 		out.Bytes += s.Size
 		out.Files = append(out.Files, file{s.Name, s.Size})

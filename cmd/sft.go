@@ -138,7 +138,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 	}
 	var x demonstrations
 	end, err := runTraining(c, t, job[sft.Summary]{
-		command: s.command.Name, dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: s.runOptions,
+		command: s.command.Name, dir: &config.Output.Dir, sink: config.Output.Sink, push: config.Output.Pushing, runOptions: s.runOptions,
 		prepare: func() (m trained, err error) {
 			if x, err = readDemonstrationsOf(c, config); err == nil && !s.Resume {
 				err = x.local.AskAsTaught(x.list)
@@ -178,6 +178,7 @@ func (t *tuning) print(w io.Writer, end sft.Summary, list []data.Demonstration) 
 	if len(end.Loss) == 2 {
 		table.add("loss", "%.4f in the first step, %.4f in the last", end.Loss[0], end.Loss[1])
 	}
+	table.ending(end.Ending)
 	if end.HeldOut != nil {
 		table.add("held out", "loss %.4f before, %.4f after", end.HeldOut[0], end.HeldOut[1])
 	}

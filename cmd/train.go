@@ -29,6 +29,7 @@ import (
 	"onering/serve"
 	"onering/tokenize"
 	"onering/train"
+	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rl"
 )
@@ -250,6 +251,7 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions
 	var probe func(context.Context) (rl.Probe, error)
 	return runTraining(c, t, job[rl.Summary]{
 		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: o.runOptions, profile: o.Profile,
+		show: config.Output.ShowEvery, push: config.Output.Pushing,
 		base: o.BaseFD, rounds: config.Train.Rounds,
 		prepare: func() (m trained, err error) {
 			local, seconds, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
@@ -299,7 +301,7 @@ func probeTable(p rl.Probe) (t summaryTable) {
 		t.add("template "+w.Template, "%s, %.0f tokens", text, w.Record.Float("response_length/mean"))
 	}
 	if p.Round > 0 {
-		t.add("time", "about %s a round, %s in all", about(p.Round), about(p.Run))
+		t.add("time", "about %s a round, %s in all", metrics.About(p.Round), metrics.About(p.Run))
 	}
 	return t
 }
@@ -423,6 +425,7 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 	if s.LogPGap > 0 { // otherwise no responses were compared
 		t.add("log-probs", "rollout and training differ by %.1e at most", s.LogPGap)
 	}
+	t.ending(s.Ending)
 	var sets []string
 	for _, f := range s.Diagnoses {
 		t.add("diagnosis", "%s", f.Text)
@@ -436,6 +439,16 @@ type summaryTable [][2]string
 
 func (t *summaryTable) add(name, format string, args ...any) {
 	*t = append(*t, [2]string{name, fmt.Sprintf(format, args...)})
+}
+
+// ending says how train.stop_when ended the run.
+func (t *summaryTable) ending(e train.Ending) {
+	if e.Early != "" {
+		t.add("ended early", "%s", e.Early)
+	}
+	if e.Best != "" {
+		t.add("best", "%s", nearest(e.Best))
+	}
 }
 
 // print prints the table and the run folder, and then the commands to type next.
@@ -480,7 +493,7 @@ func remedied(command, folder string, sets []string) []string {
 // nextCommands returns commands that show what was learned. The commands take the
 // template and other settings from the run.
 func nextCommands(s rl.Summary, c rl.Config) []string {
-	model, tokenizer, suite := " --model "+shellQuoted(nearest(s.Folder)), s.Checkpoint, ""
+	model, tokenizer, suite := " --model "+shellQuoted(nearest(cmp.Or(s.Best, s.Folder))), s.Checkpoint, ""
 	if c.LoRA.On {
 		tokenizer = c.Model.Path
 	}

@@ -24,6 +24,7 @@ import (
 	"onering/runs"
 	"onering/serve"
 	"onering/train"
+	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rl"
 )
@@ -42,9 +43,11 @@ type job[S any] struct {
 	command string  // the command that continues the run
 	dir     *string // the run folder
 	sink    []string
-	profile string // the folder of --profile
-	base    int    // the descriptor of --base-fd; 0 without it
-	rounds  int    // the number of rounds; 0 if the run has none
+	show    int           // rounds between two responses that are shown; 0 shows none
+	push    train.Pushing // where checkpoints go
+	profile string        // the folder of --profile
+	base    int           // the descriptor of --base-fd; 0 without it
+	rounds  int           // the number of rounds; 0 if the run has none
 	// prepare checks and reads what the run needs before ONNX Runtime is opened, and says which model
 	// is trained.
 	prepare func() (trained, error)
@@ -75,6 +78,7 @@ type training[S any] struct {
 	caught  func() os.Signal
 	trainer trainer[S]
 	live    report.Live
+	pusher  *pusher // nil if no checkpoint is pushed
 	closers []func()
 }
 
@@ -100,6 +104,9 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 	}
 	if t.First() {
 		x.live.Finish(end, err)
+		if err == nil && x.pusher != nil {
+			err = x.pusher.finish(*j.dir)
+		}
 	}
 	s := x.caught()
 	if launcher, _ := ranks.Launcher(); s == nil && launcher != "" {
@@ -130,6 +137,15 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 	x.ctx, x.caught, stop = cli.CatchSignals(c.Context())
 	x.closers = append(x.closers, stop)
 	s := train.Setup{Ranks: t, Observer: &x.live}
+	if t.First() {
+		options, _ := hubOptions(c)
+		if x.pusher, err = newPusher(x.ctx, x.push, options); err != nil {
+			return err
+		}
+		if x.pusher != nil {
+			s.Follower = x.pusher
+		}
+	}
 	if change, ok := c.Context().Value(setupKey{}).(func(*train.Setup)); ok {
 		change(&s)
 	}
@@ -191,6 +207,7 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, m trained, s *
 func (x *training[S]) observe(c *cobra.Command) error {
 	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
 	x.closers = append(x.closers, x.live.Close)
+	x.live.ShowSamples(x.show)
 	if x.Report {
 		x.live.KeepPage(*x.dir)
 	}
@@ -339,8 +356,8 @@ func sayTime(config rl.Config, model models.Model, split rl.Split, seconds float
 	if seconds == 0 || seconds < longRound && !paper {
 		return
 	}
-	text := fmt.Sprintf("a round is %s: about %s here, and the %d rounds of the run about %s", sizes(config), about(seconds),
-		config.Train.Rounds, about(seconds*float64(config.Train.Rounds)))
+	text := fmt.Sprintf("a round is %s: about %s here, and the %d rounds of the run about %s", sizes(config), metrics.About(seconds),
+		config.Train.Rounds, metrics.About(seconds*float64(config.Train.Rounds)))
 	if states, err := small(); err == nil {
 		less := config
 		other := func(s settings.Setting) bool { return s.Section != "rollout" && s.Section != "train" }
@@ -349,7 +366,7 @@ func sayTime(config rl.Config, model models.Model, split rl.Split, seconds float
 			_, err = less.Fit(model, split, func(string) bool { return true })
 		}
 		if took := less.RoundSeconds(model, split, nil); err == nil && took < seconds/2 {
-			text += fmt.Sprintf("; --recipe small is meant for such a machine: %s, about %s a round", sizes(less), about(took))
+			text += fmt.Sprintf("; --recipe small is meant for such a machine: %s, about %s a round", sizes(less), metrics.About(took))
 		}
 	}
 	slog.Info(text)
@@ -358,17 +375,4 @@ func sayTime(config rl.Config, model models.Model, split rl.Split, seconds float
 // sizes says how large a round is.
 func sizes(c rl.Config) string {
 	return fmt.Sprintf("%d responses of up to %d tokens", c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt, c.Rollout.MaxNewTokens)
-}
-
-// about writes a time for people.
-func about(seconds float64) string {
-	for _, unit := range []struct {
-		seconds float64
-		name    string
-	}{{86400, "days"}, {3600, "h"}, {60, "min"}} {
-		if seconds >= 2*unit.seconds {
-			return fmt.Sprintf("%.0f %s", seconds/unit.seconds, unit.name)
-		}
-	}
-	return fmt.Sprintf("%.0f s", max(1, seconds))
 }

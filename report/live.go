@@ -37,9 +37,13 @@ func (l *Live) KeepPage(dir string) {
 	l.Observers = append(l.Observers, l.page)
 }
 
+// ShowSamples shows a response on the terminal after the first round, and then after each so many.
+func (l *Live) ShowSamples(every int) { l.terminal.every = every }
+
 // Start opens log.txt in the run folder dir. If program is not empty, Start starts it;
 // the program receives the figures of a run with this configuration.
 func (l *Live) Start(dir string, program []string, config []byte) error {
+	l.terminal.dir = dir
 	if err := l.terminal.log.Open(filepath.Join(dir, "log.txt")); err != nil || len(program) == 0 {
 		return err
 	}
@@ -127,6 +131,8 @@ type terminal struct {
 	quiet  bool
 	log    *cli.LogFile
 	bar    *cli.Progress
+	dir    string // the run folder
+	every  int    // rounds between two responses that are shown; 0 shows none
 }
 
 // Begin implements metrics.Observer.
@@ -139,6 +145,20 @@ func (w *terminal) Begin(phase, units string, total int) {
 func (w *terminal) Advance(n int) {
 	if w.bar != nil {
 		w.bar.Add(int64(n))
+	}
+}
+
+// Record implements metrics.Observer. It shows a response of the round.
+func (w *terminal) Record(r metrics.Record) {
+	round := int(r.Float("round"))
+	if r.Get("kind") != "round" || w.every < 1 || (round-1)%w.every != 0 {
+		return
+	}
+	list, err := readSamples(w.dir, round, 1)
+	if err != nil {
+		slog.Warn("no response is shown", "reason", err)
+	} else if len(list) > 0 {
+		w.Say(glance(&list[0], round))
 	}
 }
 

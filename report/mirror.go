@@ -114,9 +114,12 @@ func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 	}
 	var texts []text
 	if kind == "round" {
-		var err error
-		if texts, err = readSamples(m.run, int(round)); err != nil {
+		list, err := readSamples(m.run, int(round), samples)
+		if err != nil {
 			return nil, err
+		}
+		for i := range list {
+			texts = append(texts, text{fmt.Sprintf("samples/%d", i+1), markdown(&list[i], int(round))})
 		}
 	}
 	if len(scalars)+len(texts) == 0 {

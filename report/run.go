@@ -29,6 +29,7 @@ type Run struct {
 	Evals  *table // one row per evaluation
 
 	Diagnoses []string // what the run itself found wrong, in order
+	Early     string   // why train.stop_when ended the run; "" if it did not
 
 	Rollouts []rolloutView // responses to show; see ChooseRollouts
 	Problems []problem     // the problems of Rollouts
@@ -137,6 +138,9 @@ func (r *Run) addRecord(line []byte) error {
 	kind, _ := values["kind"].(string)
 	if text, ok := values["text"].(string); ok && kind == "diagnosis" {
 		r.Diagnoses = append(r.Diagnoses, text)
+	}
+	if reason, ok := values["reason"].(string); ok && kind == "early" {
+		r.Early = reason
 	}
 	t := map[string]*table{"step": r.Steps, "round": r.Rounds, "eval": r.Evals}[kind]
 	if t == nil {

@@ -2,13 +2,17 @@ package report
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/mattn/go-runewidth"
 
 	"onering/internal/files"
 	"onering/internal/strict"
@@ -22,9 +26,9 @@ const (
 	readBytes   = 4 << 20 // bytes of a rollouts file that are read
 )
 
-// readSamples returns the first responses to the first problems of a round. It returns
-// none if the folder run has no file of the round.
-func readSamples(run string, round int) ([]text, error) {
+// readSamples returns the first responses to the first problems of a round, at most so many. It
+// returns none if the folder run has no file of the round.
+func readSamples(run string, round, most int) (list []rundir.RolloutLine, err error) {
 	path := filepath.Join(run, "rollouts", fmt.Sprintf("round-%05d.jsonl", round))
 	f, err := files.OpenIn(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -35,8 +39,7 @@ func readSamples(run string, round int) ([]text, error) {
 	}
 	defer f.Close()
 	in := bufio.NewReader(io.LimitReader(f, readBytes))
-	var texts []text
-	for number := 1; len(texts) < samples; number++ {
+	for number := 1; len(list) < most; number++ {
 		line, err := in.ReadBytes('\n')
 		if err != nil { // the end of the file, or of the part that is read
 			break
@@ -46,10 +49,58 @@ func readSamples(run string, round int) ([]text, error) {
 			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
 		}
 		if s.Sample == 0 && !s.Part {
-			texts = append(texts, text{fmt.Sprintf("samples/%d", len(texts)+1), markdown(&s, round)})
+			list = append(list, s)
 		}
 	}
-	return texts, nil
+	return list, nil
+}
+
+// A samplesLine is the line that a program for the metrics gets after that of a round: a table of
+// responses.
+type samplesLine struct {
+	Kind    string   `json:"kind"` // "samples"
+	Round   int      `json:"round"`
+	Step    int      `json:"step"`
+	Columns []string `json:"columns"`
+	Rows    [][]any  `json:"rows"`
+}
+
+// samplesOf returns the line that follows a line of metrics.jsonl; nil unless that is of a round
+// with responses.
+func samplesOf(run string, metrics []byte) ([]byte, error) {
+	if !bytes.HasPrefix(metrics, []byte(`{"kind":"round",`)) {
+		return nil, nil
+	}
+	table := samplesLine{Columns: []string{"problem", "prompt", "response", "reward", "answer", "expected"}}
+	if err := json.Unmarshal(metrics, &table); err != nil {
+		return nil, err
+	}
+	list, err := readSamples(run, table.Round, samples)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	for _, s := range list {
+		table.Rows = append(table.Rows, []any{s.Problem, cmp.Or(s.PromptText, s.Prompt), s.Response, s.Reward, s.Answer, strings.Join(s.Answers, " or ")})
+	}
+	table.Kind = "samples"
+	return line(table)
+}
+
+// glanceWidth is how many columns of the terminal a prompt or a response may take.
+const glanceWidth = 300
+
+// glance shows a response in three lines for people: the end of its prompt, and its beginning.
+func glance(s *rundir.RolloutLine, round int) string {
+	prompt := printable(cmp.Or(s.PromptText, s.Prompt))
+	if width := runewidth.StringWidth(prompt); width > glanceWidth {
+		prompt = runewidth.TruncateLeft(prompt, width-glanceWidth+1, "…")
+	}
+	reward := "no reward"
+	if s.Reward != nil {
+		reward = fmt.Sprintf("reward %.4g", *s.Reward)
+	}
+	return fmt.Sprintf("a response of round %d: %s, answer %q, expected %q\n  prompt    %s\n  response  %s",
+		round, reward, s.Answer, strings.Join(s.Answers, " or "), prompt, runewidth.Truncate(printable(s.Response), glanceWidth, "…"))
 }
 
 // markdown shows a sample. Text from the run stands in indented blocks, in which Markdown

@@ -20,7 +20,8 @@ import (
 // A sink is a running program that receives the figures of a run. The program reads JSON
 // objects from its standard input, one on each line. The first has "kind":"config" and the
 // resolved configuration; then come the lines of metrics.jsonl as they are, whose kind is
-// step, round or eval; the last has "kind":"summary", and "error" if the run ended early.
+// step, round or eval, and after that of a round one with "kind":"samples" and a few of its
+// responses; the last has "kind":"summary", and "error" if the run ended early.
 // Then the input ends. A program that fails or is slow neither stops the run nor slows it.
 //
 // The methods return at once, except Finish: the file metrics.jsonl is the queue, so a
@@ -187,10 +188,17 @@ func (s *sink) write(line []byte) error {
 func (s *sink) copyLines() error {
 	return eachAddedLine(s.path, s.offset, func(line []byte) error {
 		err := s.write(line)
-		if err == nil {
-			s.offset += int64(len(line))
+		if err != nil {
+			return err
 		}
-		return err
+		s.offset += int64(len(line))
+		table, err := samplesOf(filepath.Dir(s.path), line)
+		if err != nil {
+			s.log.Warn("the program gets no responses of a round", "error", err)
+		} else if table != nil {
+			return s.write(table)
+		}
+		return nil
 	})
 }
 

@@ -105,6 +105,13 @@ func TestSink(t *testing.T) {
 	s.Update()
 	appendLine(t, dir, `{"kind":"round","round":2}`+"\n"+`{"kind":"round",`)
 	s.Update()
+	if err := os.Mkdir(filepath.Join(dir, "rollouts"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	sampled := `{"problem":"p1","sample":0,"prompt":"1+1=","prompt_text":"Q: 1+1=","response":"2","answers":["2"],"answer":"2","status":"ok","reward":1,"advantage":0.5,"ids":[5]}`
+	if err := os.WriteFile(filepath.Join(dir, "rollouts", "round-00003.jsonl"), []byte(sampled+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	appendLine(t, dir, `"round":3}`+"\n")
 	s.Update()
 	s.Finish(map[string]int{"steps": 12}, errors.New("stopped"))
@@ -116,6 +123,7 @@ func TestSink(t *testing.T) {
 	want := `{"kind":"config","run":` + string(run) + `,"config":{"rounds":3}}
 {"kind":"round","round":2}
 {"kind":"round","round":3}
+{"kind":"samples","round":3,"step":0,"columns":["problem","prompt","response","reward","answer","expected"],"rows":[["p1","Q: 1+1=","2",1,"2","2"]]}
 {"kind":"summary","summary":{"steps":12},"error":"stopped"}
 `
 	if string(got) != want {

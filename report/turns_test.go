@@ -82,9 +82,9 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%v: the view lacks %q:\n%s", err, want, view)
 		}
 	}
-	samples, err := readSamples(r.Dir, 1)
-	if want := "**Policy, reward 0.25**\n\n    1+\n\n**Environment**\n\n    33\n\n**Policy**\n\n    3\n\n"; err != nil || len(samples) != 1 || !strings.HasSuffix(samples[0].Value, want) {
-		t.Errorf("%v: %q", err, samples)
+	samples, err := readSamples(r.Dir, 1, 4)
+	if want := "**Policy, reward 0.25**\n\n    1+\n\n**Environment**\n\n    33\n\n**Policy**\n\n    3\n\n"; err != nil || len(samples) != 1 || !strings.HasSuffix(markdown(&samples[0], 1), want) {
+		t.Errorf("%v: %v", err, samples)
 	}
 }
 

@@ -5,11 +5,11 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/mattn/go-runewidth"
 
+	"onering/train/metrics"
 	"onering/train/rundir"
 )
 
@@ -25,7 +25,7 @@ func View(dir string, width, height int) (text string, done bool, err error) {
 		return "", false, err
 	}
 	rounds, _ := strconv.Atoi(r.Config["train.rounds"])
-	return draw(r, samples, rounds, width, height), rounds > 0 && r.Rounds.Len() >= rounds, nil
+	return draw(r, samples, rounds, width, height), rounds > 0 && r.Rounds.Len() >= rounds || r.Early != "", nil
 }
 
 // shownMetrics are the metrics that a view shows, one per line.
@@ -123,7 +123,10 @@ func (v *view) progress(r *Run, rounds int) {
 	done, left := r.Rounds.Len(), ""
 	if done > 0 && done < rounds {
 		_, _, total := r.Seconds()
-		left = fmt.Sprintf("  %s left", time.Duration(total/float64(done)*float64(rounds-done)*float64(time.Second)).Round(time.Second))
+		left = "  " + metrics.Left(total, done, rounds)
+	}
+	if r.Early != "" {
+		left = "  ended early: " + printable(r.Early)
 	}
 	v.line("round %d/%d  %s%s", done, rounds, meter(float64(done)/float64(rounds), max(4, v.width/3)), left)
 }

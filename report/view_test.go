@@ -93,7 +93,7 @@ func TestWatchAt80x24(t *testing.T) {
 	if len(lines) > 23 {
 		t.Errorf("%d lines", len(lines))
 	}
-	want := append([]string{"round 40/50", "1m0s left", "reward 1.000", "other 17 %", "round 40, wrong, answer 2, expected 2"}, suites...)
+	want := append([]string{"round 40/50", "60 s left", "reward 1.000", "other 17 %", "round 40, wrong, answer 2, expected 2"}, suites...)
 	for _, m := range shownMetrics {
 		want = append(want, m.label)
 	}

@@ -27,6 +27,7 @@ import (
 type Plan struct {
 	Output     string // where the run folder goes
 	Saving     Saving
+	Stopping   Stopping
 	CheckEvery int // steps between two comparisons of the ranks' weights; 0 is never
 
 	// Objective names the task, or the objective of it, and Settings are all settings that
@@ -225,6 +226,7 @@ func (r *Run) take(from Checkpoint) error {
 		for name, value := range fields {
 			record = record.With(name, value)
 		}
+		r.stop.see(record)
 		r.task.Recall(record)
 	})
 }

@@ -72,6 +72,7 @@ type Run struct {
 	model    string                   // with several ranks, the fingerprint of the policy when it was opened
 	resumed  func() error             // see Setup.Resumed
 	until    *rundir.State            // see Setup.Until
+	follower Follower                 // see Setup.Follower
 	stale    bool                     // the newest checkpoint counts another run.toml than the run goes on with
 	task     Task
 	plan     Plan
@@ -79,7 +80,12 @@ type Run struct {
 	doctor   *doctor.Doctor
 	at       Position
 	score    *float64
+	stop     *stopRule // nil without train.stop_when
 }
+
+// Stopped says whether train.stop_when ends the run: a Task then has nothing more to do than at
+// its last round or step.
+func (r *Run) Stopped() bool { return r.stop != nil && r.stop.ended }
 
 // A Setup has the parts of which a Run is made. With several ranks, the first writes the
 // folder, and its log and observer receive everything that concerns all.
@@ -92,6 +98,8 @@ type Setup struct {
 	// folder and checkpoint have been found to belong to it. Before that, only
 	// half-written or damaged files in the folder are changed. An error ends the run.
 	Resumed func() error
+	// Follower, if not nil, follows the checkpoints.
+	Follower Follower
 	// Until, if not nil, is the state of a checkpoint where the run ends, and writes one.
 	Until *rundir.State
 }
@@ -104,7 +112,7 @@ func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, erro
 	}
 	r := &Run{
 		Learned: Learned{Policy: s.Policy}, Ranks: s.Ranks, Clock: metrics.NewStopwatch(), Observer: s.Observer, Log: s.Log,
-		gathered: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), resumed: s.Resumed, until: s.Until,
+		gathered: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), resumed: s.Resumed, until: s.Until, follower: s.Follower,
 	}
 	o.Ranks, o.Shard, o.Log, o.Observe = r.Ranks, d.Shard == "optimizer", s.Log, r.Clock.Enter
 	o.BeforePass = func(tokens int) error {
@@ -140,6 +148,7 @@ type summary struct {
 	At      Position // position at the end of the run
 	Resumed Position // position when it was last resumed
 	Seconds float64  // since it began or was last resumed
+	Ending
 }
 
 // Do does the pieces of a task to the last one, and writes the run folder. With resume it
@@ -156,6 +165,9 @@ func (r *Run) Do(ctx context.Context, task Task, resume bool) (s summary, err er
 	defer end()
 	r.task, r.plan = task, task.Plan()
 	r.doctor = doctor.New(r.plan.Facts)
+	if r.stop, err = r.plan.Stopping.rule(); err != nil {
+		return s, fmt.Errorf("train: train.stop_when = %q: %w", r.plan.Stopping.StopWhen, err)
+	}
 	if err := r.open(resume); err != nil {
 		return s, err
 	}
@@ -164,6 +176,9 @@ func (r *Run) Do(ctx context.Context, task Task, resume bool) (s summary, err er
 		return s, err
 	}
 	if err := r.together(func() error { return r.diagnose(r.doctor.Begin()) }); err != nil {
+		return s, err
+	}
+	if err := r.stop.agree(r.Ranks); err != nil {
 		return s, err
 	}
 	if err := r.pieces(ctx); err != nil {
@@ -175,6 +190,12 @@ func (r *Run) Do(ctx context.Context, task Task, resume bool) (s summary, err er
 		return s, stopped
 	}
 	s.At, s.Seconds = r.at, time.Since(began).Seconds()
+	if r.stop != nil {
+		s.Best = r.Folder.Best()
+	}
+	if r.Stopped() {
+		s.Early = r.stop.reason()
+	}
 	return s, nil
 }
 
@@ -205,6 +226,9 @@ func (r *Run) pieces(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := r.stop.after(r); err != nil {
+			return err
+		}
 		if done.Record != nil && !r.at.Inside {
 			r.Observer.Record(done.Record)
 		}
@@ -215,7 +239,8 @@ func (r *Run) pieces(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.until != nil || r.stale {
+	// Without rounds the result is the model that the last piece wrote.
+	if r.until != nil || r.stale || r.Stopped() && r.at.Round > 0 {
 		return r.saver.after(r.at, Now)
 	}
 	return r.together(r.Wait)
@@ -237,6 +262,10 @@ func (r *Run) piece(ctx context.Context, do Piece) (Done, error) {
 	}
 	if done.At != r.at {
 		r.at, r.score = done.At, done.Score
+	}
+	if r.stop != nil {
+		r.stop.see(done.Record)
+		r.score = r.stop.score(r.at.Step)
 	}
 	if done.Record == nil {
 		return done, nil

@@ -62,6 +62,12 @@ var neverSaved = Position{Round: -1}
 
 func newSaver(r *Run, folder *rundir.Folder, due Saving) *saver {
 	writer := &rundir.Saver{Folder: folder, KeepLast: due.KeepLast, KeepBest: due.KeepBest, CheckMemory: memory.Fits, Log: r.Log}
+	if r.follower != nil {
+		writer.Saved, writer.Needs = r.follower.Saved, r.follower.Needs
+	}
+	if r.stop != nil {
+		writer.KeepBest = max(1, writer.KeepBest)
+	}
 	return &saver{due: due, writer: writer, run: r, saved: neverSaved, savedAt: r.Clock.Now()}
 }
 

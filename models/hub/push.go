@@ -75,34 +75,15 @@ type push struct {
 // The protocol is that of the Python client without Xet: preupload, Git LFS with
 // multipart uploads, and a commit as lines of JSON.
 func Push(ctx context.Context, name string, sources []Source, o PushOptions) (outcome, error) {
-	r, ok, err := parse("hf:"+strings.TrimPrefix(name, "hf:"), model)
-	if err != nil || !ok || strings.Contains(name, "@") {
-		return outcome{}, fmt.Errorf("hub: %q is not the name of a repository: write OWNER/NAME", name)
-	}
-	r.revision = cmp.Or(o.Revision, r.revision)
-	if err := checkRevision(r.revision); err != nil {
-		return outcome{}, err
-	}
-	if isCommit(r.revision) {
-		return outcome{}, fmt.Errorf("hub: %s is a commit: name a branch", r.revision)
-	}
-	o.Options = o.Options.filled()
-	s, err := readSettings(o.Options)
+	p, err := newPush(ctx, name, o)
 	if err != nil {
 		return outcome{}, err
 	}
-	switch {
-	case s.offline:
-		return outcome{}, &fault{Repo: r.id, Err: errOffline, Detail: "a push needs the hub: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE"}
-	case s.token == "":
-		return outcome{}, &fault{Repo: r.id, Err: errUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
-	}
-	p := &push{client: newClient(s, o.Options), ctx: ctx, repo: r, state: filepath.Join(s.home, "onering", "push"), options: o}
 	p.right = "write"
 	for _, f := range sources {
 		p.files = append(p.files, &outgoing{Source: f})
 	}
-	p.out = outcome{URL: p.at(r.address()...).String(), Branch: r.revision}
+	p.out = outcome{URL: p.at(p.repo.address()...).String(), Branch: p.repo.revision}
 	for _, step := range []func() error{p.prepare, p.compare, p.sendLarge, p.commit} {
 		if err := step(); err != nil {
 			return p.out, err
@@ -112,6 +93,40 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (ou
 		p.out.Files = append(p.out.Files, pushedFile{f.Name, f.Size, f.state()})
 	}
 	return p.out, nil
+}
+
+// CheckPush returns what Push would refuse without asking the hub: a name, a branch, a missing
+// token.
+func CheckPush(name string, o PushOptions) error {
+	_, err := newPush(context.Background(), name, o)
+	return err
+}
+
+// newPush reads where a push goes, and with which token.
+func newPush(ctx context.Context, name string, o PushOptions) (*push, error) {
+	r, ok, err := parse("hf:"+strings.TrimPrefix(name, "hf:"), model)
+	if err != nil || !ok || strings.Contains(name, "@") {
+		return nil, fmt.Errorf("hub: %q is not the name of a repository: write OWNER/NAME", name)
+	}
+	r.revision = cmp.Or(o.Revision, r.revision)
+	if err := checkRevision(r.revision); err != nil {
+		return nil, err
+	}
+	if isCommit(r.revision) {
+		return nil, fmt.Errorf("hub: %s is a commit: name a branch", r.revision)
+	}
+	o.Options = o.Options.filled()
+	s, err := readSettings(o.Options)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.offline:
+		return nil, &fault{Repo: r.id, Err: errOffline, Detail: "a push needs the hub: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE"}
+	case s.token == "":
+		return nil, &fault{Repo: r.id, Err: errUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
+	}
+	return &push{client: newClient(s, o.Options), ctx: ctx, repo: r, state: filepath.Join(s.home, "onering", "push"), options: o}, nil
 }
 
 // posted returns a call that sends a value as JSON.

@@ -47,8 +47,10 @@ type Config struct {
 
 // An outputConfig says where the run folder is made.
 type outputConfig struct {
-	Dir  string   `toml:"dir" flag:"out" complete:"dir" help:"run folder; a new name if not given"`
-	Sink []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on: the resolved configuration first, every line of metrics.jsonl, and the summary last, as JSON lines on its standard input"`
+	Dir string `toml:"dir" flag:"out" complete:"dir" help:"run folder; a new name if not given"`
+	train.Pushing
+	ShowEvery int      `toml:"show_every" range:"[0,100000000]" note:"0 shows none" help:"rounds between two sampled responses that the terminal and log.txt show, the first after round 1"`
+	Sink      []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on: the resolved configuration first, every line of metrics.jsonl, and the summary last, as JSON lines on its standard input"`
 }
 
 // A modelConfig says which policy is trained.
@@ -142,7 +144,8 @@ type optimizerConfig struct {
 
 // A loopConfig sets the length of training and the sizes of its rounds and steps.
 type loopConfig struct {
-	Rounds      int     `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
+	Rounds int `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
+	train.Stopping
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
 	Shuffle     string  `toml:"shuffle" choice:"responses prompts" note:"prompts keeps the responses to one prompt together: a step computes the prompt once for all of them" help:"what is put in a random order before a round is cut into steps"`
 	Score       string  `toml:"score" choice:"trained all" note:"trained leaves out those that can have no weight, such as a group's whose rewards are equal, if the objective allows it: figures of a step are then those of the others" help:"responses that a step computes the log-probs of"`
@@ -221,9 +224,10 @@ func Default() Config {
 			Offload:        runtime.OffloadNone,
 		},
 		Train: loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Truncated: "zero",
-			Epochs: 1, MicroTokens: 4096, Stash: "auto", SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
+			Stopping: train.Stopping{StopAfter: 3}, Epochs: 1, MicroTokens: 4096, Stash: "auto", SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        evalConfig{suiteRules: suiteRules{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}},
 		Runtime:     device,
+		Output:      outputConfig{Pushing: train.Pushing{PushEvery: 1}, ShowEvery: 10},
 		Distributed: ranks,
 	}
 }

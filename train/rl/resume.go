@@ -31,6 +31,7 @@ func (t *trainer) Plan() train.Plan {
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving: train.Saving{Rounds: c.Train.SaveEvery, Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes,
 			KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
+		Stopping:  c.Train.Stopping,
 		Objective: c.Objective.Name, Settings: decides, Former: former(), Names: objectiveKeys(c),
 		Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
 		Facts:  t.facts(), Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
@@ -99,7 +100,7 @@ func decisive(c Config) map[string]string {
 		values["reward.name"] = strings.Join(names, " + ")
 	}
 	for _, key := range []string{
-		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.stash", "train.rounds",
+		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.stash", "train.rounds", "train.stop_when", "train.stop_after",
 		"train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",
 	} {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"onering/data"
 	"onering/objectives"
@@ -420,14 +419,11 @@ var reasons = []roundNote{
 // roundLine returns a round in a line that fits a terminal of 80 columns: as many of the
 // watched metrics as fit, in order of importance; what explains the reward comes first, the
 // largest share before the others. It omits metrics that the objective lacks, and small shares.
-func roundLine(r metrics.Record, rounds int) string {
-	seconds := 0.0
-	for _, m := range r {
-		if strings.HasPrefix(m.Name, "seconds/") {
-			seconds += r.Float(m.Name)
-		}
+func roundLine(r metrics.Record, rounds int, left string) string {
+	line, end := fmt.Sprintf("round %d/%d", int(r.Float("round")), rounds), fmt.Sprintf("  %.2f s", r.Seconds())
+	if left != "" {
+		end += ", " + left
 	}
-	line, end := fmt.Sprintf("round %d/%d", int(r.Float("round")), rounds), fmt.Sprintf("  %.2f s", seconds)
 	why := slices.SortedStableFunc(slices.Values(reasons), func(a, b roundNote) int { return cmp.Compare(r.Float(b.name), r.Float(a.name)) })
 	for _, m := range slices.Concat([]roundNote{{"reward", "reward", "%.3f", math.Inf(-1)}}, why, []roundNote{
 		{"response_length/mean", "length", "%.0f", 0},

@@ -37,12 +37,17 @@ func (t *trainer) Next(at train.Position) train.Piece {
 		do = t.finishRound
 	case !at.Evaluated:
 		do = t.evaluate
-	case at.Round >= t.Config.Train.Rounds:
+	case t.ends(at):
 		return nil
 	case t.round != nil:
 		do = t.scoreRound
 	}
 	return func(ctx context.Context) (train.Done, error) { return do(ctx, at) }
+}
+
+// ends says whether no round follows.
+func (t *trainer) ends(at train.Position) bool {
+	return at.Round >= t.Config.Train.Rounds || t.run.Stopped()
 }
 
 // roll samples the next round.
@@ -144,12 +149,13 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 	seen := t.evidence(idle)
 	t.roller.problems.Learned(measures)
 	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.run.Clock.Take()...)
-	say := []string{roundLine(record, t.Config.Train.Rounds)}
+	t.summary.addRound(record)
+	left := metrics.Left(t.summary.seconds, at.Round+1, t.Config.Train.Rounds)
+	say := []string{roundLine(record, t.Config.Train.Rounds, left)}
 	if right := doctor.Right(t.round.steps); at.Round == 0 && right != "" {
 		say = append(say, right)
 	}
 	t.round = nil
-	t.summary.addRound(record)
 	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Seen: seen, Say: say}, nil
 }
 
@@ -158,7 +164,7 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	n, c := at.Round, t.Config.Train
 	done := train.Done{At: train.Position{Round: n, Step: at.Step, Evaluated: true}, Save: train.IfDue}
-	if n >= c.Rounds {
+	if t.ends(at) {
 		done.Save = train.Now
 	} else if n > 0 && (c.EvalEvery == 0 || n%c.EvalEvery != 0) {
 		return done, nil

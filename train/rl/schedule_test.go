@@ -58,14 +58,14 @@ func TestClock(t *testing.T) {
 func TestRoundLine(t *testing.T) {
 	r := metrics.Record{}.With("round", 3).With("reward", 0.5).With("entropy", 0.25).With("response_length/mean", 12.4).
 		With("truncated_share", 0.0).With("no_answer_share", 0.5).With("logp_gap_max", math.NaN()).With("loss", -0.1).With("seconds/rollout", 1.5)
-	if got, want := roundLine(r, 4), "round 3/4  reward 0.500  no answer 0.50  length 12  entropy 0.250  1.50 s"; got != want {
+	if got, want := roundLine(r, 4, "2 s left"), "round 3/4  reward 0.500  no answer 0.50  length 12  1.50 s, 2 s left"; got != want {
 		t.Errorf("%q", got)
 	}
 	r = metrics.Record{}.With("round", 12345678).With("seconds/learn", 1e6)
 	for _, name := range []string{"reward", "response_length/mean", "entropy", "truncated_share", "no_answer_share", "logp_gap_max", "p/mean", "grad_norm", "kl", "clip_fraction", "loss"} {
 		r = r.With(name, 12345.678)
 	}
-	if got := roundLine(r, 100000000); len(got) > 80 || !strings.Contains(got, "  reward 12345.678  ") {
+	if got := roundLine(r, 100000000, metrics.Left(1e9, 12345678, 100000000)); len(got) > 80 || !strings.Contains(got, "  reward 12345.678  ") {
 		t.Errorf("%d columns: %q", len(got), got)
 	}
 	if s := (&metrics.Gap{}).Record(); !math.IsNaN(s.Float("logp_gap_max")) {

@@ -145,17 +145,19 @@ func (t *trainer) Close() {
 
 // A Summary is the result of a run, from its beginning, even if it was resumed.
 type Summary struct {
-	Folder     string       `json:"folder"`     // the run folder
-	Checkpoint string       `json:"checkpoint"` // the last checkpoint in it
-	Rounds     int          `json:"rounds"`
-	Steps      int          `json:"steps"`
-	Resumed    int          `json:"resumed,omitempty"` // number of finished rounds when the run was last resumed
-	Seconds    float64      `json:"seconds"`           // since it began or was last resumed
-	Reward     []float64    `json:"reward,omitempty"`  // means of the first and the last round
-	LogPGap    float64      `json:"logp_gap_max"`      // the largest between rollout and training log-probs in any round
-	Suites     []suiteScore `json:"suites,omitempty"`
+	Folder     string `json:"folder"`     // the run folder
+	Checkpoint string `json:"checkpoint"` // the last checkpoint in it
+	train.Ending
+	Rounds  int          `json:"rounds"`
+	Steps   int          `json:"steps"`
+	Resumed int          `json:"resumed,omitempty"` // number of finished rounds when the run was last resumed
+	Seconds float64      `json:"seconds"`           // since it began or was last resumed
+	Reward  []float64    `json:"reward,omitempty"`  // means of the first and the last round
+	LogPGap float64      `json:"logp_gap_max"`      // the largest between rollout and training log-probs in any round
+	Suites  []suiteScore `json:"suites,omitempty"`
 	// Diagnoses say what is wrong with the run, in the order in which it was found.
 	Diagnoses []doctor.Finding `json:"diagnoses,omitempty"`
+	seconds   float64          // of all rounds
 	First     evaluation       `json:"-"` // before training; without Results if there are no suites
 	Last      evaluation       `json:"-"`
 }
@@ -185,7 +187,7 @@ func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	}
 	if err == nil {
 		s.Rounds, s.Steps, s.Seconds = end.At.Round, end.At.Step, end.Seconds
-		s.Checkpoint = rundir.CheckpointDir(s.Folder, s.Steps)
+		s.Checkpoint, s.Ending = rundir.CheckpointDir(s.Folder, s.Steps), end.Ending
 		if s.Steps == 0 {
 			t.log.Warn("the run took no optimizer step: the weights are those that it began with")
 		}
@@ -214,6 +216,7 @@ func (s *Summary) addRound(r metrics.Record) {
 		s.Reward = []float64{reward, reward}
 	}
 	s.Reward[1] = reward
+	s.seconds += r.Seconds()
 	if gap := r.Float("logp_gap_max"); gap > s.LogPGap {
 		s.LogPGap = gap
 	}

@@ -26,6 +26,10 @@ type Saver struct {
 	// bytes.
 	CheckMemory func(bytes int64) error
 	Log         *slog.Logger
+	// Saved, if not nil, is told each checkpoint that was written, and Needs says which must not be
+	// removed.
+	Saved func(dir string)
+	Needs func(dir string) bool
 
 	copies []*models.Weights // copies of the weights and of the optimizer's state; the first Background makes them
 	done   chan error        // receives the result of the write in progress; nil if there is none
@@ -174,6 +178,9 @@ func (s *Saver) write(snap Snapshot) error {
 		return fmt.Errorf("train: checkpoint of step %d: %w", snap.State.Step, err)
 	}
 	s.Log.Debug("saved a checkpoint", "folder", dir, "seconds", time.Since(began).Seconds())
+	if s.Saved != nil {
+		s.Saved(dir)
+	}
 	return s.prune(dir)
 }
 
@@ -194,7 +201,7 @@ func (s *Saver) prune(newest string) error {
 		}
 	}
 	for _, dir := range dirs[:max(0, len(dirs)-s.KeepLast)] {
-		if keep[dir] {
+		if keep[dir] || s.Needs != nil && s.Needs(dir) {
 			continue
 		}
 		// It gets a hidden name first, so that a half-removed one never looks like a
@@ -229,6 +236,18 @@ func best(dirs []string, n int) []string {
 		out = append(out, x.dir)
 	}
 	return out
+}
+
+// Best returns the checkpoint with the highest score, the newest of equals; "" if none has one.
+func (f *Folder) Best() string {
+	if f == nil {
+		return ""
+	}
+	dirs, err := checkpoints(f.Dir)
+	if kept := best(dirs, 1); err == nil && len(kept) > 0 {
+		return kept[0]
+	}
+	return ""
 }
 
 // Among says whether a model with this score would be among the best checkpoints.

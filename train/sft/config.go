@@ -111,7 +111,8 @@ type optimizerConfig struct {
 
 // A loopConfig sets the length of training and the sizes of its steps.
 type loopConfig struct {
-	Epochs      int     `toml:"epochs" range:"[1,1000000]" help:"passes over the data"`
+	Epochs int `toml:"epochs" range:"[1,1000000]" help:"passes over the data"`
+	train.Stopping
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"demonstrations of a step"`
 	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; it decides memory and speed, not the result"`
 	Seed        int64   `toml:"seed" help:"seed of the order of demonstrations, and of those held out"`
@@ -124,9 +125,10 @@ type loopConfig struct {
 
 // An outputConfig says where the run folder is made.
 type outputConfig struct {
-	Dir   string   `toml:"dir" flag:"out" complete:"dir" help:"folder to write (required)"`
-	DType string   `toml:"dtype" choice:"float32 bfloat16 float16" help:"type of the tensors that are written"`
-	Sink  []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on, as JSON lines"`
+	Dir   string `toml:"dir" flag:"out" complete:"dir" help:"folder to write (required)"`
+	DType string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type of the tensors that are written"`
+	train.Pushing
+	Sink []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on, as JSON lines"`
 }
 
 // Default returns the settings for a model of this path. The embedded one is tiny and
@@ -143,9 +145,9 @@ func Default(path string) Config {
 			},
 			Schedule: learn.Schedule{Warmup: 0.1, Shape: "linear", Floor: 0.1},
 		},
-		Train:   loopConfig{Epochs: 1, BatchSize: 32, MicroTokens: 4096, SaveMinutes: 10, KeepLast: 1},
+		Train:   loopConfig{Stopping: train.Stopping{StopAfter: 3}, Epochs: 1, BatchSize: 32, MicroTokens: 4096, SaveMinutes: 10, KeepLast: 1},
 		Runtime: device, Distributed: ranks,
-		Output: outputConfig{DType: "float32"},
+		Output: outputConfig{DType: "float32", Pushing: train.Pushing{PushEvery: 1}},
 	}
 	if path == data.Arithmetic {
 		c.Model.Template, c.Optimizer.LearningRate = "no", 3e-3
@@ -182,6 +184,9 @@ func validate(config any, c Config) error {
 		"there is a file of held-out demonstrations already: leave one of them out")
 	errs.Want("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || measured,
 		"there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
+	if err := c.Train.Check(measured && c.Train.EvalEvery > 0, false); err != nil {
+		errs.Want("train.stop_when", c.Train.StopWhen, false, err.Error())
+	}
 	errs.Want("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || measured && c.Train.KeepLast > 0,
 		"needs keep_last of at least 1 and held-out demonstrations")
 	return errors.Join(errs...)

@@ -48,14 +48,15 @@ var _ train.Task = (*trainer)(nil)
 
 // A Summary is the result of a run, from its beginning, even if it was resumed.
 type Summary struct {
-	Folder         string    `json:"folder"`
-	Demonstrations int       `json:"demonstrations"`
-	Tokens         int       `json:"tokens"` // number of tokens learned in one pass over the demonstrations
-	Steps          int       `json:"steps"`
-	Resumed        int       `json:"resumed,omitempty"`       // number of finished steps when the run was last resumed
-	Seconds        float64   `json:"seconds"`                 // since it began or was last resumed
-	Loss           []float64 `json:"loss,omitempty"`          // loss of the first and of the last step
-	HeldOut        []float64 `json:"held_out_loss,omitempty"` // loss before and after; nil without held-out demonstrations
+	Folder         string  `json:"folder"`
+	Demonstrations int     `json:"demonstrations"`
+	Tokens         int     `json:"tokens"` // number of tokens learned in one pass over the demonstrations
+	Steps          int     `json:"steps"`
+	Resumed        int     `json:"resumed,omitempty"` // number of finished steps when the run was last resumed
+	Seconds        float64 `json:"seconds"`           // since it began or was last resumed
+	train.Ending
+	Loss    []float64 `json:"loss,omitempty"`          // loss of the first and of the last step
+	HeldOut []float64 `json:"held_out_loss,omitempty"` // loss before and after; nil without held-out demonstrations
 	// Diagnoses say what is wrong with the run, in the order in which it was found.
 	Diagnoses []doctor.Finding `json:"diagnoses,omitempty"`
 }
@@ -162,7 +163,7 @@ func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	s := t.summary
 	s.Resumed = end.Resumed.Step
 	if err == nil {
-		s.Steps, s.Seconds = end.At.Step, end.Seconds
+		s.Steps, s.Seconds, s.Ending = end.At.Step, end.Seconds, end.Ending
 	}
 	return s, err
 }
@@ -203,11 +204,14 @@ func (t *trainer) Next(at train.Position) train.Piece {
 		do = t.evaluate
 	case t.finished:
 		return nil
-	case at.Step == t.steps():
+	case t.ends(at):
 		do = t.finish
 	}
 	return func(ctx context.Context) (train.Done, error) { return do(ctx, at) }
 }
+
+// ends says whether no step follows.
+func (t *trainer) ends(at train.Position) bool { return at.Step >= t.steps() || t.run.Stopped() }
 
 // batch returns the examples of the step after the given number of steps.
 func (t *trainer) batch(step int) (examples []Example) {
@@ -292,7 +296,7 @@ func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 // evaluate measures the held-out loss.
 func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: train.Position{Step: at.Step, Evaluated: true}, Save: train.IfDue}
-	if at.Step == t.steps() {
+	if t.finished {
 		done.Save = train.Never // the model is written already
 	}
 	t.shown = false
@@ -414,6 +418,7 @@ func (t *trainer) Plan() train.Plan {
 	p := train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving:    train.Saving{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
+		Stopping:  c.Train.Stopping,
 		Objective: t.name(), Settings: c.decisive(), Facts: doctor.Facts{Settings: train.Values(&c), Steps: t.steps()},
 		Former:   map[string]string{"optimizer.name": "adamw"}, // for checkpoints from before it was a setting
 		Others:   train.Values(&c, "train", "distributed"),
@@ -432,7 +437,7 @@ func (c Config) decisive() map[string]string {
 	values := train.Values(&c, "model", "lora", "data", "optimizer", "train", "runtime")
 	for _, key := range []string{
 		"model.path", "data.train", "data.eval", "train.save_steps", "train.save_minutes", "train.keep_last",
-		"train.keep_best", "train.eval_every", "runtime.library",
+		"train.keep_best", "train.eval_every", "train.stop_when", "train.stop_after", "runtime.library",
 	} {
 		delete(values, key)
 	}
