@@ -23,7 +23,7 @@ var sizes = []struct {
 	{"structs with more than 24 methods", 14, (*house).wideTypes},
 	{"files of cmd", 30, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
-	{"lines of the spine", 12359, (*house).spineLines},
+	{"lines of the spine", 12740, (*house).spineLines},
 }
 
 // TestGrowth prints each figure beside that of the last release.
