@@ -190,8 +190,8 @@ func (r *Run) Do(ctx context.Context, task Task, resume bool) (s summary, err er
 		return s, stopped
 	}
 	s.At, s.Seconds = r.at, time.Since(began).Seconds()
-	if r.stop != nil {
-		s.Best = r.Folder.Best()
+	if r.stop != nil && r.Folder != nil {
+		s.Best = rundir.Best(r.Folder.Dir)
 	}
 	if r.Stopped() {
 		s.Early = r.stop.reason()

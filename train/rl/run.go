@@ -37,17 +37,12 @@ func (t *trainer) Next(at train.Position) train.Piece {
 		do = t.finishRound
 	case !at.Evaluated:
 		do = t.evaluate
-	case t.ends(at):
+	case at.Round >= t.Config.Train.Rounds || t.run.Stopped():
 		return nil
 	case t.round != nil:
 		do = t.scoreRound
 	}
 	return func(ctx context.Context) (train.Done, error) { return do(ctx, at) }
-}
-
-// ends says whether no round follows.
-func (t *trainer) ends(at train.Position) bool {
-	return at.Round >= t.Config.Train.Rounds || t.run.Stopped()
 }
 
 // roll samples the next round.
@@ -164,7 +159,7 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	n, c := at.Round, t.Config.Train
 	done := train.Done{At: train.Position{Round: n, Step: at.Step, Evaluated: true}, Save: train.IfDue}
-	if t.ends(at) {
+	if n >= c.Rounds || t.run.Stopped() {
 		done.Save = train.Now
 	} else if n > 0 && (c.EvalEvery == 0 || n%c.EvalEvery != 0) {
 		return done, nil

@@ -11,6 +11,7 @@ import (
 	"onering/runtime/runtimetest"
 	"onering/train"
 	"onering/train/rl"
+	"onering/train/rundir"
 )
 
 // A run whose figure is beyond its bound ends there with an evaluation and a checkpoint, names the
@@ -30,7 +31,7 @@ func TestStopWhen(t *testing.T) {
 	if last := text[strings.LastIndex(strings.TrimSpace(string(text)), "\n")+1:]; !strings.Contains(string(last), `"kind":"eval"`) {
 		t.Errorf("the last record is %s, want an evaluation", last)
 	}
-	best := train.Folder(dir).Best()
+	best := rundir.Best(dir)
 	if best == "" || len(names) > 2 || len(names) == 0 {
 		t.Errorf("best %q of the checkpoints %v", best, names)
 	}

@@ -238,12 +238,10 @@ func best(dirs []string, n int) []string {
 	return out
 }
 
-// Best returns the checkpoint with the highest score, the newest of equals; "" if none has one.
-func (f *Folder) Best() string {
-	if f == nil {
-		return ""
-	}
-	dirs, err := checkpoints(f.Dir)
+// Best returns the checkpoint of a run folder with the highest score, the newest of equals; "" if
+// none has one.
+func Best(run string) string {
+	dirs, err := checkpoints(run)
 	if kept := best(dirs, 1); err == nil && len(kept) > 0 {
 		return kept[0]
 	}

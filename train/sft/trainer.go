@@ -204,14 +204,11 @@ func (t *trainer) Next(at train.Position) train.Piece {
 		do = t.evaluate
 	case t.finished:
 		return nil
-	case t.ends(at):
+	case at.Step == t.steps() || t.run.Stopped():
 		do = t.finish
 	}
 	return func(ctx context.Context) (train.Done, error) { return do(ctx, at) }
 }
-
-// ends says whether no step follows.
-func (t *trainer) ends(at train.Position) bool { return at.Step >= t.steps() || t.run.Stopped() }
 
 // batch returns the examples of the step after the given number of steps.
 func (t *trainer) batch(step int) (examples []Example) {
@@ -296,8 +293,8 @@ func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 // evaluate measures the held-out loss.
 func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: train.Position{Step: at.Step, Evaluated: true}, Save: train.IfDue}
-	if t.finished {
-		done.Save = train.Never // the model is written already
+	if at.Step == t.steps() {
+		done.Save = train.Never // the model is written next
 	}
 	t.shown = false
 	if t.prefer != nil {
