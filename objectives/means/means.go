@@ -9,10 +9,15 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 // Mean returns the mean of x, in which x[i] counts count[i] times, or once if
 // count is nil. It is NaN if there are no values.
 func Mean(x, count []float64) float64 {
-	sum, n := 0.0, 0.0
-	for i, v := range x {
-		times := Times(count, i)
-		sum, n = sum+times*v, n+times
+	var sum, n float64
+	if count == nil {
+		for _, v := range x {
+			sum += v
+		}
+		n = float64(len(x))
+	}
+	for i, times := range count {
+		sum, n = sum+times*x[i], n+times
 	}
 	if finite(sum) {
 		return sum / n

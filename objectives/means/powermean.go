@@ -1,6 +1,9 @@
 package means
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // LogPowerMean returns log M_p of the ratios e^z, the power mean of any finite order p
 // (paper, equation of the effective ratio; D32):
@@ -12,14 +15,14 @@ import "math"
 // finite z, and no cancellation as p goes to 0.
 func LogPowerMean(z []float64, p float64, softmax []float64) float64 {
 	n := float64(len(z))
+	if p == 0 && slices.ContainsFunc(z, func(v float64) bool { return v != z[0] }) {
+		fill(softmax, 1/n)
+		return Mean(z, nil)
+	}
 	lo, hi := bounds(z)
 	if lo == hi {
 		fill(softmax, 1/n)
 		return lo
-	}
-	if p == 0 {
-		fill(softmax, 1/n)
-		return Mean(z, nil)
 	}
 	var sum float64
 	if softmax != nil {

@@ -112,16 +112,19 @@ func (x *response) leaveOut() {
 		return
 	}
 	x.out = room(x.out, len(x.a))
-	if x.Measure != "tv" || x.back || x.ring {
-		for j, a := range x.a {
+	logp, old, near := x.at.LogProb[:len(x.a)], x.at.OldLogProb[:len(x.a)], (1-1e-9)*min(x.ClipLow, x.ClipHigh)
+	for j, a := range x.a { // outside, without calls for each token where the measure is common
+		switch d := logp[j] - old[j]; {
+		case x.back || x.ring:
+			x.out[j] = x.outside(j, a)
+		case x.Measure == "tv" && math.Abs(d) <= near && max(logp[j], old[j]) <= 0: // |pi - mu| <= |d|
+			x.out[j] = false
+		case x.Measure == "tv":
+			d = math.Exp(logp[j]) - math.Exp(old[j])
+			x.out[j] = d > x.ClipHigh && (a > 0 || !x.side) || d < -x.ClipLow && (a <= 0 || !x.side)
+		default:
 			x.out[j] = x.outside(j, a)
 		}
-		return
-	}
-	logp, old := x.at.LogProb[:len(x.a)], x.at.OldLogProb[:len(x.a)]
-	for j, a := range x.a { // outside, without calls for each token
-		d := math.Exp(logp[j]) - math.Exp(old[j])
-		x.out[j] = d > x.ClipHigh && (a > 0 || !x.side) || d < -x.ClipLow && (a <= 0 || !x.side)
 	}
 }
 
@@ -239,18 +242,21 @@ func k3Roots(width float64) (lo, hi float64) {
 
 // moment returns the largest d^2 of the tokens with A d > 0, so that the mean of these d^2 up to it is at most most: M2PO.
 func moment(b objectives.Batch, most float64) (largest float64) {
-	var squares []float64
+	squares, sum := make([]float64, 0, b.Tokens()), 0.0
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
 		for j, logp := range t.LogProb {
 			if d := logp - t.OldLogProb[j]; d*t.AdvantageAt(j) > 0 {
-				squares = append(squares, d*d)
+				squares, sum, largest = append(squares, d*d), sum+d*d, max(largest, d*d)
 			}
 		}
 	}
+	if sum < (1-1e-9)*most*float64(len(squares)) {
+		return largest
+	}
 	slices.Sort(squares)
 	// The mean of the k smallest rises with k: the last k within the budget counts.
-	sum := 0.0
+	sum, largest = 0, 0
 	for k, square := range squares {
 		if sum += square; sum > most*float64(k+1) {
 			break

@@ -47,10 +47,11 @@ func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 		}
 		x.read(&b.Trajectories[i], &b.Trajectories[i])
 		x.pull(w[i])
-		for j := range w[i] {
-			w[i][j] *= -scales[i]
+		row, c := w[i], -scales[i]
+		for j := range row {
+			row[j] *= c
 		}
-		o.AddPenalty(b.Trajectories[i], penalties[i], w[i])
+		o.AddPenalty(b.Trajectories[i], penalties[i], row)
 	}
 }
 
@@ -220,8 +221,11 @@ func (x *response) read(t, at *objectives.Trajectory) {
 	}
 	if x.a = t.TokenAdvantage; x.a == nil {
 		x.flat = room(x.flat, n)
-		fill(x.flat, t.Advantage)
-		x.a, x.alike = x.flat, x.whole
+		if x.a, x.alike = x.flat, x.whole; x.alike && x.Inner == "none" {
+			x.flat[0] = t.Advantage // of which no other is read
+		} else {
+			fill(x.flat, t.Advantage)
+		}
 	}
 	x.logRatios()
 	x.budget()
@@ -271,11 +275,14 @@ func (x *response) gains() {
 			continue
 		}
 		x.cuts *= len(x.a)
-		for k := 1; k < len(out) && !x.diagnose; k++ {
-			out[k] = out[0]
-			if x.detached && x.values {
-				out[k] = gain * x.t.LogProb[k]
+		switch {
+		case x.diagnose:
+		case x.detached && x.values:
+			for k, logp := range x.t.LogProb {
+				out[k] = gain * logp
 			}
+		default:
+			fill(out, out[0])
 		}
 		return
 	}
@@ -302,11 +309,11 @@ func (x *response) pull(w []float64) {
 			w[j] = 0
 		}
 	}
-	drift, old := x.drift(), x.t.OldLogProb[:len(w)]
+	drift, logp, old := x.drift(), x.t.LogProb[:len(w)], x.t.OldLogProb[:len(w)]
 	for j := 0; j < len(w) && drift != 0; j++ {
-		w[j] -= 2 * drift * (x.t.LogProb[j] - old[j])
+		w[j] -= 2 * drift * (logp[j] - old[j])
 	}
 	for j := 0; j < len(w) && x.Pull; j++ {
-		w[j] += (1 - x.ess) * math.Expm1(old[j]-x.t.LogProb[j])
+		w[j] += (1 - x.ess) * math.Expm1(old[j]-logp[j])
 	}
 }

@@ -90,12 +90,12 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 	if x.Scope == "token" && x.Inner == "none" {
 		z = l
 	}
-	old := t.OldLogProb[:len(z)]
-	for j, logp := range t.LogProb {
-		z[j] = logp - old[j]
+	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
+	for j := range z {
+		z[j] = logp[j] - old[j]
 	}
-	for j := 0; j < len(z) && x.Inner != "none"; j++ {
-		z[j] = x.inner(z[j], x.a[j])
+	if x.Inner != "none" {
+		x.clipInner(z)
 	}
 	if x.Scope == "token" {
 		if x.Inner != "none" {
@@ -137,15 +137,17 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 	}
 }
 
-// inner returns d after the clip of tokens (D4).
-func (x *response) inner(d, a float64) float64 {
-	switch {
-	case x.Inner == "limits":
-		return max(-x.InnerLow, min(d, x.InnerHigh))
-	case (a >= 0) == (x.InnerForm == "pessimistic"):
-		return min(d, x.innerHigh)
+// clipInner puts log-ratios within the inner clip: on both sides, or on that to which the advantage pushes them (D4).
+func (x *response) clipInner(z []float64) {
+	limits, above := x.Inner == "limits", x.InnerForm == "pessimistic"
+	for j, a := range x.a[:len(z)] {
+		if limits || (a >= 0) == above {
+			z[j] = min(z[j], x.innerHigh)
+		}
+		if limits || (a >= 0) != above {
+			z[j] = max(z[j], -x.InnerLow)
+		}
 	}
-	return max(d, -x.InnerLow)
 }
 
 // byRewards sets what follows from the mean and the sample deviation of the step's rewards (APMPO, D46):
@@ -215,9 +217,16 @@ func (x *response) through(w []float64) {
 		for _, g := range x.g {
 			sum += g
 		}
-		x.mean(x.z, x.orders[0], w)
-		for j := range w {
-			w[j] *= sum
+		switch {
+		case x.Mean == "product":
+			fill(w, sum)
+		case x.Mean != "min" && x.orders[0] == 0:
+			fill(w, 1/float64(len(w))*sum)
+		default:
+			x.mean(x.z, x.orders[0], w)
+			for j := range w {
+				w[j] *= sum
+			}
 		}
 		return
 	}
