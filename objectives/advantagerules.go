@@ -26,7 +26,10 @@ var rules = []AdvantageRule{
 	{Name: "standardized", Group: func(s Shared, group []Trajectory) []float64 { return s.Standardize(Rewards(group)) }},
 	{Name: "rloo", Group: func(_ Shared, group []Trajectory) []float64 { return leaveOneOut(Rewards(group)) }},
 	{Name: "opo", Group: func(_ Shared, group []Trajectory) []float64 { return lengthWeighted(group) }},
-	{Name: "maxrl", Group: func(_ Shared, group []Trajectory) []float64 { return meanScaled(Rewards(group)) }},
+	{Name: "maxrl", Group: func(s Shared, group []Trajectory) []float64 {
+		s.AdvantagePower, s.AdvantageShift = 1, 0
+		return s.centered(group)
+	}},
 	{Name: "round-std", Round: Shared.roundScaled},
 	{Name: "rae", Round: Shared.roleAverages, Exempt: "rewards are compared with those that the role had before"},
 	{Name: "gdpo", Round: Shared.decoupled},
@@ -59,7 +62,8 @@ func (s Shared) Standardize(rewards []float64) []float64 {
 }
 
 // centered returns (R - mean)/mean^advantage_power - advantage_shift (Tsallis, arXiv:2604.25907, D72; asymre, D71); 0
-// for a mean that is not positive where there is a power, and without the shift for a group of one.
+// for a mean that is not positive where there is a power, and without the shift for a group of one. A power of 1 is
+// MaxRL's advantage (arXiv:2602.02710, D27), for rewards that are not negative.
 func (s Shared) centered(group []Trajectory) []float64 {
 	a, m := Centered(Rewards(group)), mean(Rewards(group))
 	for i := range a {
@@ -96,21 +100,6 @@ func lengthWeighted(group []Trajectory) []float64 {
 		rewards[i] -= baseline
 	}
 	return rewards
-}
-
-// meanScaled returns (R - mean) / mean, MaxRL's advantage (arXiv:2602.02710, D27). It
-// is for rewards that are not negative: a group whose mean is not positive gets zeros.
-func meanScaled(rewards []float64) []float64 {
-	a := Centered(rewards)
-	m := mean(rewards)
-	for i := range a {
-		if m > 0 {
-			a[i] /= m
-		} else {
-			a[i] = 0
-		}
-	}
-	return a
 }
 
 // overGreedy returns each reward minus that of the greedy response to the same prompt,

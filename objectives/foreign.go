@@ -24,6 +24,9 @@ type foreign struct {
 
 // scale multiplies the factors of t's tokens; most is importance_cap.
 func (m foreign) scale(t *Trajectory, most float64, factors []float64) {
+	if m.Importance == "none" && most != 0 {
+		m.Importance = "token-truncate"
+	}
 	if m.Importance == "none" && m.Reject == "none" {
 		return
 	}
@@ -102,15 +105,12 @@ func (m foreign) reject(y, f []float64) {
 }
 
 // reduce returns the sum, mean or max of x.
-func reduce(how string, x []float64) (sum float64) {
-	if how == "max" && len(x) > 0 {
+func reduce(how string, x []float64) float64 {
+	switch {
+	case how == "max" && len(x) > 0:
 		return slices.Max(x)
+	case how == "mean":
+		return mean(x)
 	}
-	for _, v := range x {
-		sum += v
-	}
-	if how == "mean" {
-		sum /= float64(len(x))
-	}
-	return sum
+	return total(x)
 }

@@ -46,7 +46,7 @@ func (m masks) Mask(b Batch) [][]float64 {
 			kept = 0
 		}
 		for j := range factors[i] {
-			factors[i][j] = kept * m.importance(t, j)
+			factors[i][j] = kept
 		}
 		m.scale(t, m.ImportanceCap, factors[i])
 	}
@@ -77,14 +77,6 @@ func (m masks) offPolicy(t *Trajectory) bool {
 		sum += sampled - t.LogProb[j]
 	}
 	return sum/float64(len(t.LogProb)) > m.MaskOffPolicy
-}
-
-// importance returns the truncated importance weight of token j, unless foreign has another one.
-func (m masks) importance(t *Trajectory, j int) float64 {
-	if m.ImportanceCap == 0 || m.Importance != "none" {
-		return 1
-	}
-	return min(math.Exp(t.OldLogProb[j]-t.SampledLogProb()[j]), m.ImportanceCap)
 }
 
 // A place is token j of trajectory i, with its covariance.
@@ -255,10 +247,9 @@ func MaskStats(o Objective, b Batch) []Stat {
 // Live reports whether o may give t weights other than zero. An objective with WeighsAll
 // gives weights even to responses without advantage and without penalties.
 func Live(o Objective, t Trajectory) bool {
-	s, ok := o.(shares)
-	all, pulls := o.(interface{ WeighsAll() bool })
 	needs := NeedsOf(o)
-	return t.HasAdvantage() || needs.EntropyGradient || needs.Reference || ok && s.settings().KLCov > 0 || pulls && all.WeighsAll()
+	return t.HasAdvantage() || needs.EntropyGradient || needs.Reference || says(o, func(s shares) bool { return s.settings().KLCov > 0 }) ||
+		says(o, weighsAll.WeighsAll)
 }
 
 func stepAdvantages(o Objective, b Batch) [][]float64 {

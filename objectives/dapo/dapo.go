@@ -93,13 +93,7 @@ func (o *DAPO) Shape(t objectives.Trajectory) float64 {
 
 // punishment is 0 for n <= limit - cache, falls to -1 at limit and stays there.
 func punishment(n, limit, cache int) float64 {
-	switch over := n - (limit - cache); {
-	case over <= 0:
-		return 0
-	case n <= limit:
-		return -float64(over) / float64(cache)
-	}
-	return -1
+	return -max(0, min(float64(n-(limit-cache))/float64(cache), 1))
 }
 
 var (
