@@ -116,13 +116,9 @@ func TestMasksConform(t *testing.T) {
 	}
 	for _, name := range []string{"grpo", "gpg", "gmpo", "pmpo", "cispo"} {
 		t.Run(name, func(t *testing.T) {
-			set := maps.Clone(all)
-			// These rules exclude a penalty that depends on other tokens and that a
-			// response without advantage also pays.
-			delete(set, "kl_cov")
-			objectivetest.RunNew(t, func() objectives.Objective { return makeObjective(t, name, set) })
+			objectivetest.RunNew(t, func() objectives.Objective { return makeObjective(t, name, all) })
 		})
-		t.Run(name+", kl_cov", func(t *testing.T) {
+		t.Run(name+", slopes", func(t *testing.T) {
 			o := makeObjective(t, name, all)
 			b := objectives.Batch{Trajectories: slices.Concat(maskedGroups(o)...), Step: 1, Steps: 2}
 			compareSlopes(t, o, b)
@@ -316,7 +312,7 @@ func TestAdvantagers(t *testing.T) {
 // TestTokenAdvantages: objectives that are sums over tokens weigh each token by its
 // own advantage.
 func TestTokenAdvantages(t *testing.T) {
-	for _, name := range []string{"grpo", "cispo", "sapo", "dppo", "m2po"} {
+	for _, name := range []string{"grpo", "cispo", "sapo", "dppo", "m2po", "gpg"} {
 		x := objectives.Trajectory{Advantage: 1, LogProb: []float64{-1, -1}, OldLogProb: []float64{-1, -1}, TokenAdvantage: []float64{-2, 0.5}}
 		w := weigh(makeObjective(t, name, nil), objectives.Batch{Trajectories: []objectives.Trajectory{x}})
 		if math.Abs(w[0][0]-1) > 1e-12 || math.Abs(w[0][1]+0.25) > 1e-12 {

@@ -7,11 +7,11 @@ import (
 // LogClip clips token log-ratios d in the log domain, as gmpo and pmpo do.
 type LogClip struct {
 	// Clip is the threshold c. Default 0.4.
-	Clip float64 `toml:"clip" range:"[0,)"`
+	Clip float64 `toml:"clip" needs:"clip_mode!=none" range:"[0,)"`
 	// ClipMode is token (default), sequence or none.
 	ClipMode string `toml:"clip_mode" choice:"token sequence none"`
 	// ClipForm decides which side is cut: pessimistic (default) or printed (D4).
-	ClipForm string `toml:"clip_form" choice:"pessimistic printed"`
+	ClipForm string `toml:"clip_form" needs:"clip_mode=token" choice:"pessimistic printed"`
 }
 
 // Apply sets z[j] to the clipped log-ratio of token j of t and returns how many

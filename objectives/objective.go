@@ -16,6 +16,7 @@
 package objectives
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -38,8 +39,8 @@ type Trajectory struct {
 	// Entropy is the entropy in nats of the distribution from which each token was drawn.
 	// Objectives treat it as a constant, except in EntropyWeights.
 	Entropy []float64
-	// TokenAdvantage replaces Advantage token by token in objectives that can
-	// use it (those that call AdvantageAt, and gspo with token_level); nil otherwise.
+	// TokenAdvantage replaces Advantage token by token; nil otherwise. Objectives for which
+	// Needs says Whole have none.
 	TokenAdvantage []float64
 	// SampleLogProb is the log-prob of each token as the sampler computed it, nil if that
 	// is OldLogProb. The two differ if the host recomputes old log-probs.
@@ -134,37 +135,17 @@ func (b Batch) Zeros() [][]float64 {
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler,
 // Diagnoser, Observer, EntropyWeigher, Keeper, Shaper, and encoding.TextMarshaler with
 // encoding.TextUnmarshaler for state that must survive a checkpoint. Methods NeedsReference,
-// NeedsTeacher, NeedsGreedy, NeedsGroup, NeedsEntropy, ReadsBatch and WeighsApart, all
-// without arguments and of a bool, tell the host what Needs says of them.
+// NeedsTeacher, NeedsGreedy, NeedsGroup, NeedsEntropy, ReadsBatch, WeighsApart and
+// WeighsWhole, all without arguments and of a bool, tell the host what Needs says of them.
 // Validate() error rejects impossible settings by a *SettingError, or several that errors.Join
 // has joined, so that a run file's line can be named with each.
 //
-// Methods observe these rules, each of which is a case of objectivetest. An Exempter
-// says which of them an objective cannot keep by what it is, and why:
-//
-//   - New returns a fresh value every time, with defaults that Validate accepts
-//     and a toml name on every exported field.
-//   - Weights is the derivative of Loss with respect to LogProb.
-//   - Raising the log-probs of a response with positive advantage lowers the loss
-//     on policy; with negative advantage it raises it.
-//   - Weights sets every element of w, whatever was there.
-//   - No method modifies its arguments (but w) or keeps a reference to them.
-//   - Equal arguments give equal results, to the bit, until Observe is called.
-//   - A group with equal rewards has zero advantages and receives no policy weight.
-//   - The log-probs of a response without advantage change nothing of the others,
-//     unless ReadsBatch says so.
-//   - The log-probs and entropies of a response change no weight of the others, if
-//     WeighsApart says so.
-//   - Where the rewards of a whole round are equal, all advantages are zero.
-//   - An empty batch, empty responses and responses of one token are valid.
-//   - Results are finite for ratios of exp(+-700) under the default configuration.
-//   - The order of the trajectories does not matter.
-//   - All methods but Observe, UnmarshalText and the decoding of the
-//     configuration may be called concurrently.
-//   - Only Observe and UnmarshalText change state, and MarshalText carries all of it.
-//   - Diagnose returns one entry per trajectory, in order, without NaN.
-//   - EntropyWeights is the derivative of Loss with respect to Entropy.
-//   - Shape and Keep depend on nothing but their argument.
+// Methods observe the rules of objectivetest, whose table says each in a sentence: Weights is
+// the derivative of Loss with respect to LogProb and sets every element of w; no method but
+// Observe and UnmarshalText changes state or an argument, and MarshalText carries all of it;
+// equal arguments give equal results, to the bit. An Exempter says which rules an objective
+// cannot keep by what it is, and why. All methods but Observe, UnmarshalText and the decoding
+// of the configuration may be called concurrently.
 type Objective interface {
 	// Loss returns the loss of b. Quantities that the method detaches from the
 	// gradient (an adaptive exponent, a stop-gradient) are computed from at, which
@@ -278,8 +259,8 @@ type Needs struct {
 	Group bool
 	// Entropy says that Entropy must be set.
 	Entropy bool
-	// Squares, Roles and States say that SumPiSquared, Role and Episode, Turns must be set.
-	Squares, Roles, States bool
+	// Squares and States say that SumPiSquared and Turns must be set.
+	Squares, States bool
 	// EntropyGradient says that the loss depends on the policy's entropy (WeighsEntropy).
 	EntropyGradient bool
 	// All says that weights of responses, or the state of Observe, depend on the
@@ -292,41 +273,44 @@ type Needs struct {
 	// log-probs until then: this saves memory, or computing twice. Otherwise it first
 	// computes the whole batch.
 	Apart bool
+	// Whole says that a response has one advantage and TokenAdvantage is not read
+	// (WeighsWhole): advantages of tokens are refused.
+	Whole bool
 }
+
+// The methods that Needs and Live ask for.
+type (
+	needsReference interface{ NeedsReference() bool }
+	needsTeacher   interface{ NeedsTeacher() bool }
+	needsGreedy    interface{ NeedsGreedy() bool }
+	needsEntropy   interface{ NeedsEntropy() bool }
+	readsBatch     interface{ ReadsBatch() bool }
+	weighsApart    interface{ WeighsApart() bool }
+	weighsWhole    interface{ WeighsWhole() bool }
+	needsGroup     interface{ NeedsGroup() bool }
+	weighsAll      interface{ WeighsAll() bool }
+)
 
 // NeedsOf returns the Needs that o's methods state. A missing method means false.
 func NeedsOf(o Objective) (n Needs) {
-	if x, ok := o.(interface{ NeedsReference() bool }); ok {
-		n.Reference = x.NeedsReference()
-	}
-	if x, ok := o.(interface{ NeedsTeacher() bool }); ok {
-		n.Teacher = x.NeedsTeacher()
-	}
-	if x, ok := o.(interface{ NeedsGreedy() bool }); ok {
-		n.Greedy = x.NeedsGreedy()
-	}
-	n.Group = !n.Greedy
-	if x, ok := o.(interface{ NeedsGroup() bool }); ok {
-		n.Group = n.Group && x.NeedsGroup()
-	}
-	if x, ok := o.(interface{ NeedsEntropy() bool }); ok {
-		n.Entropy = x.NeedsEntropy()
-	}
-	if x, ok := o.(shares); ok {
-		rule := x.settings().Advantage
-		n.Squares, n.Roles, n.States = rule == "otb", rule == "rae" || rule == "hierarchical", rule == "gigpo"
-	}
-	if x, ok := o.(EntropyWeigher); ok {
-		n.EntropyGradient = x.WeighsEntropy()
-	}
-	n.All = n.Entropy
-	if x, ok := o.(interface{ ReadsBatch() bool }); ok {
-		n.All = n.All || x.ReadsBatch()
-	}
-	if x, ok := o.(interface{ WeighsApart() bool }); ok {
-		n.Apart = x.WeighsApart()
-	}
+	n.Reference = says(o, needsReference.NeedsReference)
+	n.Teacher = says(o, needsTeacher.NeedsTeacher)
+	n.Greedy = says(o, needsGreedy.NeedsGreedy)
+	n.Group = !n.Greedy && !says(o, func(x needsGroup) bool { return !x.NeedsGroup() })
+	n.Entropy = says(o, needsEntropy.NeedsEntropy)
+	n.Squares = says(o, func(s shares) bool { return s.settings().Advantage == "otb" })
+	n.States = says(o, func(s shares) bool { return s.settings().Advantage == "gigpo" })
+	n.EntropyGradient = says(o, EntropyWeigher.WeighsEntropy)
+	n.All = n.Entropy || says(o, readsBatch.ReadsBatch)
+	n.Apart = says(o, weighsApart.WeighsApart)
+	n.Whole = says(o, weighsWhole.WeighsWhole)
 	return n
+}
+
+// says returns the answer of a method of o, false if o does not have it.
+func says[T any](o Objective, ask func(T) bool) bool {
+	x, ok := o.(T)
+	return ok && ask(x)
 }
 
 // Keep reports whether o wants to train on group. An objective that is not a Keeper
@@ -364,6 +348,9 @@ func (t Trajectory) check(needs Needs) error {
 	}
 	if t.IDs != nil && len(t.IDs) != n {
 		return fmt.Errorf("%d ids for %d response tokens", len(t.IDs), n)
+	}
+	if needs.Whole && t.TokenAdvantage != nil {
+		return errors.New(`token advantages are given, but ` + oneAdvantage)
 	}
 	if needs.States && n > 0 && len(t.Turns) == 0 {
 		return fmt.Errorf("no turns, whose states and rewards advantage = \"gigpo\" compares")

@@ -228,6 +228,11 @@ func TestValidate(t *testing.T) {
 		{"pmpo", keys{"p_negative": inf}, `p_negative = +Inf`},
 		{"pmpo", keys{"norm": "sum", "p_rule": "fixed", "p": 0.0}, `p = 0: must not be 0 with norm = "sum"`},
 		{"pmpo", keys{"norm": "sum", "p_min": -1.0}, `p_min = -1: must be above 0, or p_max = 0.99 below it, with norm = "sum"`},
+		{"pmpo", keys{"advantage": "otb"}, `advantage = "otb": must be another rule: it gives each token an advantage`},
+		{"gmpo", keys{"advantage": "gigpo"}, `advantage = "gigpo": must be another rule`},
+		{"gspo", keys{"advantage": "otb"}, `advantage = "otb": must be another rule`},
+		{"holder", keys{"advantage": "otb"}, `advantage = "otb": must be another rule`},
+		{"real", keys{"advantage": "otb"}, `advantage = "otb": must be another rule`},
 		{"pmpo", keys{"norm": "sum", "p_negative": 0.0}, `p_negative = 0: must not be 0 with norm = "sum"`},
 	} {
 		o, err := objectives.New(c.objective)

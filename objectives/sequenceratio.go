@@ -18,6 +18,9 @@ import (
 // that are empty or have no advantage have no ratio and are skipped.
 type SequenceRatio struct{ Shared }
 
+// WeighsWhole says that a response has one advantage; see Needs.
+func (SequenceRatio) WeighsWhole() bool { return true }
+
 // SequenceLoss returns L. ratio returns r_i of response i of b.
 func (o SequenceRatio) SequenceLoss(b Batch, ratio func(i int) float64) float64 {
 	loss, count := 0.0, float64(len(b.Trajectories))

@@ -1,6 +1,7 @@
 package objectives
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -70,18 +71,20 @@ func (s Shared) TokenAdvantages(group []Trajectory) [][]float64 {
 
 // Exemptions implements Exempter.
 func (s Shared) Exemptions() map[string]string {
-	if s.Advantage == "centered" && s.AdvantageShift != 0 || s.Advantage == "otb" && s.AdvantageTail == "none" {
-		const why = "the baseline is not the mean"
-		return map[string]string{"equal-rewards": why, "equal-rounds": why}
-	}
-	why := s.rule().Exempt
+	all, why := map[string]string{}, s.rule().Exempt
 	switch {
+	case s.Advantage == "centered" && s.AdvantageShift != 0, s.Advantage == "otb" && s.AdvantageTail == "none":
+		why = "the baseline is not the mean"
+		all["equal-rounds"] = why
 	case s.Advantage == "rae":
-		return map[string]string{"equal-rewards": why, "equal-rounds": why, "advantages": "the averages take in one response after the other"}
-	case why != "":
-		return map[string]string{"equal-rewards": why}
+		all["equal-rounds"], all["advantages"] = why, "the averages take in one response after the other"
+	case why == "" && s.KLCov != 0:
+		why = "kl_cov moves tokens whatever the rewards are"
 	}
-	return nil
+	if why != "" {
+		all["equal-rewards"] = why
+	}
+	return all
 }
 
 // Validate refuses impossible combinations; tags state the ranges of single settings.
@@ -125,8 +128,19 @@ func (s Shared) ReadsBatch() bool { return s.ClipCov != 0 || s.KLCov != 0 }
 func (s Shared) WeighsApart() bool { return s.TopEntropy == 0 && s.ClipCov == 0 && s.KLCov == 0 }
 
 // Check reports, as joined *SettingErrors, the settings of o that are outside the ranges
-// and choices of their tags, and the errors of its method Validate.
-func Check(o Objective) error { return settings.Check(o) }
+// and choices of their tags, the errors of its method Validate, and a rule that gives tokens
+// advantages which it does not read.
+func Check(o Objective) error {
+	err := settings.Check(o)
+	if s, ok := o.(shares); ok && NeedsOf(o).Whole && s.settings().rule().Tokens != nil {
+		err = errors.Join(err, &SettingError{Key: "advantage", Value: s.settings().Advantage,
+			Remedy: "must be another rule: it gives each token an advantage, and " + oneAdvantage})
+	}
+	return err
+}
+
+// oneAdvantage says why there are no advantages of tokens, and what to do.
+const oneAdvantage = `this objective has one for a whole response; those with the settings of "policy" weigh each token, with scope = "sequence" too, and so does gspo with token_level`
 
 // A SettingError says that a setting has an impossible value: its Key is the setting's
 // toml name, its Remedy says which values are possible, such as "must be in [0, 1]".

@@ -49,8 +49,8 @@ func (o *gpg) alpha(b objectives.Batch) float64 {
 func (o *gpg) Loss(b, _ objectives.Batch) float64 {
 	loss, alpha, each := 0.0, o.alpha(b), 1/float64(b.Tokens())
 	for _, t := range b.Trajectories {
-		for _, logp := range t.LogProb {
-			loss -= alpha * t.Advantage * each * logp
+		for j, logp := range t.LogProb {
+			loss -= alpha * t.AdvantageAt(j) * each * logp
 		}
 		loss += o.Penalty(t, each)
 	}
@@ -62,7 +62,7 @@ func (o *gpg) Weights(b objectives.Batch, w [][]float64) {
 	alpha, each := o.alpha(b), 1/float64(b.Tokens())
 	for i, t := range b.Trajectories {
 		for j := range w[i] {
-			w[i][j] = -alpha * t.Advantage * each
+			w[i][j] = -alpha * t.AdvantageAt(j) * each
 		}
 		o.AddPenalty(t, each, w[i])
 	}
@@ -77,14 +77,3 @@ func (o *gpg) EntropyWeights(b objectives.Batch, v [][]float64) {
 		o.FillEntropy(1/float64(b.Tokens()), v[i])
 	}
 }
-
-// Diagnose implements objectives.Diagnoser.
-func (o *gpg) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	all := make([]objectives.Diagnostics, len(b.Trajectories))
-	for i, t := range b.Trajectories {
-		all[i] = objectives.Diagnostics{Advantage: t.Advantage}
-	}
-	return all
-}
-
-var _ objectives.Diagnoser = (*gpg)(nil)

@@ -52,6 +52,9 @@ func (o *gspo) advantage(t objectives.Trajectory, j int) float64 {
 	return t.Advantage
 }
 
+// WeighsWhole says that GSPO-token alone reads advantages of tokens; see objectives.Needs.
+func (o *gspo) WeighsWhole() bool { return !o.TokenLevel }
+
 // Validate refuses impossible combinations.
 func (o *gspo) Validate() error { return errors.Join(o.SequenceRatio.Validate(), o.CheckDual()) }
 

@@ -45,7 +45,7 @@ func exemptions(o objectives.Objective) map[string]string {
 	return nil
 }
 
-// suite has the rules of objectives.Objective's doc comment, in its order.
+// suite has the rules that methods of an objectives.Objective observe.
 var suite = registry.Suite[objectives.Objective]{New: objectives.New, Exempt: exemptions, Rules: []registry.Rule[objectives.Objective]{
 	{Name: "defaults", Explanation: "New returns a fresh value every time, with defaults that Validate accepts and a toml name on every exported field", Check: checkDefaults},
 	{Name: "derivative", Explanation: "Weights is the derivative of Loss with respect to LogProb", Check: checkDerivative},

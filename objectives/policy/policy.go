@@ -183,6 +183,9 @@ func (o *Policy) WeighsApart() bool {
 	return !(o.CapESS || o.Pull || o.KLAdvantage != 0 || o.List != "none" || o.Measure == "moment") && o.Shared.WeighsApart()
 }
 
+// WeighsWhole says that a list compares responses by one advantage each.
+func (p parts) WeighsWhole() bool { return p.List != "none" }
+
 // WeighsAll says that responses without advantage move too.
 func (p parts) WeighsAll() bool {
 	return p.Pull || p.List != "none" || p.AdvantageDrift != 0 || p.Drift != 0 && p.DriftOn == "all"

@@ -200,7 +200,12 @@ func Describe(name string) string {
 	for _, x := range near[1:4] {
 		text += fmt.Sprintf("%s differs in: %s\n", x.name, strings.Join(r.other(x), " "))
 	}
-	return text
+	text += "advantages: hierarchical is for onering weights, which takes roles and episodes: in a run all responses to a prompt have one role, where it is " +
+		"centered (rae compares with the role's past)"
+	if o, err := objectives.New(name); err == nil && objectives.NeedsOf(o).Whole {
+		text += "; otb and gigpo, which tell tokens apart, are for objectives that weigh each token"
+	}
+	return text + "\n"
 }
 
 // other lists the settings of x that r states otherwise or not at all, and with a minus those of r that x does not state.

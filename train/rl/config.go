@@ -93,7 +93,7 @@ type rolloutConfig struct {
 type environmentConfig struct {
 	Name string `toml:"name" help:"a registered environment: onering environments lists them"`
 	environment.Limits
-	Advantages string `toml:"advantages" choice:"episode turn" note:"turn is for objectives that are sums over tokens, such as grpo, dapo, cispo and sapo; others take that of the episode" help:"what the tokens of a turn are weighed by: the advantage of their episode, or that of what the environment gave from their turn on, among the episodes of the problem that had as many turns"`
+	Advantages string `toml:"advantages" choice:"episode turn" note:"turn is for objectives that are sums over tokens, such as grpo, dapo, cispo and sapo" help:"what the tokens of a turn are weighed by: the advantage of their episode, or that of what the environment gave from their turn on, among the episodes of the problem that had as many turns"`
 	// Settings is the environment itself, whose exported fields are the remaining keys of the
 	// section.
 	Settings environment.Environment `toml:"-" choose:"environment"`

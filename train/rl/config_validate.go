@@ -90,6 +90,9 @@ func (c Config) checkTraining() error {
 	needs := objectives.NeedsOf(c.Objective.Settings)
 	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Greedy && !needs.States && !needs.Squares,
 		"\"turn\" compares episodes with each other by their turns, and this objective with a greedy one, or turns or tokens itself")
+	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Whole,
+		fmt.Sprintf("\"turn\" gives each turn an advantage, and the objective %s has one for a whole response: take one that is a sum over "+
+			"tokens, such as grpo, or gspo with token_level", c.Objective.Name))
 	for _, f := range settings.Fields(c.Objective.Settings) {
 		v.check("objective.advantage", f.Value, f.Key != "advantage" || f.Value.String() != "hierarchical",
 			"must be another rule: in a run all responses to a prompt have one role, where this is \"centered\"; "+

@@ -141,6 +141,7 @@ func TestWeightsErrors(t *testing.T) {
 		{"no old_logp", "grpo", `{"groups":[[{"reward":1,"logp":[-1]}]]}`, `group 0, response 0: 0 old log-probs for 1 response tokens`},
 		{"no greedy response", "remax", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1]}]]}`, `group 0, response 0: its reward is compared with that of a greedy response, which is missing`},
 		{"token advantages", "gspo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"token_advantage":[]}]]}`, `0 token advantages for 1`},
+		{"token advantages of whole responses", "pmpo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"token_advantage":[1]}]]}`, `group 0, response 0: token advantages are given, but this objective has one for a whole response`},
 		{"numbers of the policy's tokens alone", "grpo", `{"groups":[[{"reward":1,"logp":[-1,-2],"old_logp":[-1],"turns":[{"author":"policy","from":0,"to":2}]}]]}`, `group 0, response 0: a list has 1 numbers and logp 2`},
 		{"turns of another response", "grpo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"turns":[{"author":"policy","from":0,"to":2}]}]]}`, `group 0, response 0: turns[0]: its tokens are from 0 to 2`},
 		{"a number too large", "grpo", `{"groups":[[{"reward":1e999,"logp":[],"old_logp":[]}]]}`, `groups[0][0].reward is 1e999, not a number`},
