@@ -226,10 +226,10 @@ func (c *config) refuseUnless(key string, value any, reason string) {
 	}
 }
 
-// takeBelow returns the keys of a mapping, which it marks as read, in alphabetical order.
+// takeBelow returns the keys of a mapping that nobody took yet, which it marks as read, in alphabetical order.
 func (c *config) takeBelow(key string) (keys []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
-		if inner, ok := strings.CutPrefix(name, key+"."); ok {
+		if inner, ok := strings.CutPrefix(name, key+"."); ok && c.rest[name] {
 			c.passOver(name)
 			keys = append(keys, inner)
 		}

@@ -70,6 +70,8 @@ func TestRefused(t *testing.T) {
 		{"trl", "max_steps: 8\nper_device_train_batch_size: 12\n", "num_generations"},
 		{"trl", "num_train_epochs: 2\n", "num_train_epochs"},
 		{"trl", "max_steps: 8\nrepetition_penalty: 1.1\n", "repetition_penalty"},
+		{"trl", "max_steps: 8\nlr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1e-7}\n", "lr_scheduler_kwargs"},
+		{"trl", "max_steps: 8\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n", "lr_scheduler_kwargs"},
 		{"trl", "max_steps: 8\nbetas: 0.1\n", "betas"},
 		{"trl", "max_steps: 8\nlearning_rate: fast\n", "learning_rate"},
 		{"trl", "max_steps: 8\noptim: adafactor\n", "optim"},
@@ -165,6 +167,26 @@ python3 -m recipe.dapo.main_dapo data.train_files="$files" data.truncation='left
 	const model = "actor_rollout_ref.model.path="
 	if run, err = Verl([]byte(script), []string{model + "$HOME/m", model + "m"}, 0); err != nil || len(run.Refused) != 0 {
 		t.Error("an override does not stand for the shell's value:", err, run.Refused)
+	}
+}
+
+// TestVariablesOfOverrides: a variable may hold several overrides, one on each line or all on one.
+func TestVariablesOfOverrides(t *testing.T) {
+	const script = `ROLLOUT="actor_rollout_ref.rollout.n=4 \
+  actor_rollout_ref.rollout.temperature=0.7"
+OPTIM="
+  actor_rollout_ref.actor.optim.lr=2e-6"
+python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo trainer.total_training_steps=5 data.train_files=a.parquet $ROLLOUT ${OPTIM}
+`
+	run, err := Verl([]byte(script), nil, 0)
+	if err != nil || len(run.Refused) > 0 {
+		t.Fatal(err, run.Refused)
+	}
+	got := decode(t, []byte(run.TOML()))
+	for key, want := range map[string]any{"rollout.samples_per_prompt": 4.0, "rollout.temperature": 0.7, "optimizer.learning_rate": 2e-6} {
+		if got[key] != want {
+			t.Errorf("%s = %v, want %v", key, got[key], want)
+		}
 	}
 }
 

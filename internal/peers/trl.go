@@ -7,8 +7,12 @@ import (
 	"strings"
 )
 
-// chatModel matches names of models that were taught a chat template.
-var chatModel = regexp.MustCompile(`(?i)instruct|chat|-it\b|qwen3`)
+var (
+	// chatModel matches names of models that were taught a chat template.
+	chatModel = regexp.MustCompile(`(?i)instruct|chat|-it\b|qwen3`)
+	// hubData matches names of datasets on a hub, ORG/NAME, and no paths of files.
+	hubData = regexp.MustCompile(`^[\w-][\w.-]*/[\w.-]+$`)
+)
 
 // TRL returns the run that arguments of TRL 1.16.0's GRPOConfig mean, in YAML or JSON.
 // processes is how many processes the run has there, and rows how many rows the data has, 0
@@ -20,7 +24,19 @@ func TRL(text []byte, processes, rows int) (*Run, error) {
 	}
 	path := c.text("model_name_or_path", "")
 	c.model(path, chatModel.MatchString(path) && !strings.Contains(strings.ToLower(path), "base"))
-	c.data(c.list("dataset_name"))
+	names := c.list("dataset_name")
+	for i, name := range names {
+		if hubData.MatchString(name) {
+			names[i] = "hf:" + name
+		}
+	}
+	c.data(names)
+	if system := c.text("system_prompt", ""); system != "" { // of scripts around TRL
+		c.set("model.system", system)
+	}
+	if column := c.text("dataset_prompt_column", "prompt"); column != "prompt" {
+		c.set("data.prompt", column)
+	}
 	if split := c.text("dataset_train_split", "train"); split != "train" {
 		c.set("data.split", split)
 	}
@@ -301,9 +317,14 @@ func (t *trl) optimizer() {
 	t.setIf(t.given("adam_epsilon"), "optimizer.eps", t.number("adam_epsilon", 1e-8))
 	t.set("optimizer.weight_decay", t.number("weight_decay", 0))
 	t.set("optimizer.max_grad_norm", t.number("max_grad_norm", 1))
-	t.refuseAny("lr_scheduler_kwargs", "set optimizer.floor for a rate that does not end at 0")
+	shape := t.text("lr_scheduler_type", "linear")
+	if shape == "cosine_with_min_lr" {
+		t.set("optimizer.floor", t.number("lr_scheduler_kwargs.min_lr_rate", 0))
+		shape = "cosine"
+	}
+	t.refuseAny("lr_scheduler_kwargs", "min_lr_rate of cosine_with_min_lr is read, as optimizer.floor, and no other")
 	warmup := cmp.Or(t.number("warmup_steps", 0), t.number("warmup_ratio", 0))
-	t.schedule("lr_scheduler_type", t.text("lr_scheduler_type", "linear"), warmup)
+	t.schedule("lr_scheduler_type", shape, warmup)
 	if warmup > 0 {
 		t.note("the first warm-up step has rate 0 in TRL, and its share of the rate here")
 	}

@@ -39,31 +39,45 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 		}
 	}
 	assigned := map[string]string{}
-	for i, word := range append(lines, overrides...) {
+	for _, word := range lines {
 		text := expand(expand(quotes.Replace(word), assigned), assigned)
-		m := override.FindStringSubmatch(text)
-		if m == nil {
-			if i >= len(lines) {
-				return nil, fmt.Errorf("%q is not an override: want key=value, such as algorithm.adv_estimator=grpo", word)
-			}
-			if m = variable.FindStringSubmatch(text); m != nil {
+		texts := []string{text}
+		if strings.HasPrefix(word, "$") { // a variable may hold several overrides
+			texts = strings.Fields(text)
+		}
+		for _, text := range texts {
+			if m := variable.FindStringSubmatch(text); m != nil {
 				assigned[m[1]] = m[2]
 			}
-			continue
+			c.override(text)
 		}
-		c.Refused = slices.DeleteFunc(c.Refused, func(r Refusal) bool { return r.Key == m[1] }) // of an earlier value
-		var value any
-		if err := yaml.Unmarshal([]byte(m[2]), &value); err != nil || strings.ContainsAny(m[2], "$`") {
-			value = nil
-			if !isAside(m[1], verlAside) {
-				c.refuse(m[1], fmt.Sprintf("its value %s is the shell's: write it out", m[2]))
-			}
+	}
+	for _, text := range overrides {
+		if !c.override(text) {
+			return nil, fmt.Errorf("%q is not an override: want key=value, such as algorithm.adv_estimator=grpo", text)
 		}
-		c.values[m[1]], c.rest[m[1]] = value, true
 	}
 	v := verl{c}
 	v.run(rows)
 	return c.finish("verl", verlAside), nil
+}
+
+// override takes a text key=value, and reports whether it is one. Behind an earlier value of the key it counts alone.
+func (c *config) override(text string) bool {
+	m := override.FindStringSubmatch(quotes.Replace(text))
+	if m == nil {
+		return false
+	}
+	c.Refused = slices.DeleteFunc(c.Refused, func(r Refusal) bool { return r.Key == m[1] })
+	var value any
+	if err := yaml.Unmarshal([]byte(m[2]), &value); err != nil || strings.ContainsAny(m[2], "$`") {
+		value = nil
+		if !isAside(m[1], verlAside) {
+			c.refuse(m[1], fmt.Sprintf("its value %s is the shell's: write it out", m[2]))
+		}
+	}
+	c.values[m[1]], c.rest[m[1]] = value, true
+	return true
 }
 
 // expand puts the values of variables, their defaults and products of numbers in the places where a shell would; what
