@@ -231,7 +231,7 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *tuning) er
 			return err
 		}
 		shown := s.Show
-		if config.preference != nil {
+		if config.preference != nil && x.list[0].Good == nil {
 			shown *= 2 // the chosen and the rejected response
 		}
 		var r resolved

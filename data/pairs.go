@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,7 +19,8 @@ type DemonstrationColumns struct {
 	Text     string `toml:"text" help:"column of texts that are learned whole; found by name if no column is given"`
 	storage
 
-	side string // column of one of two responses that are compared: in any of the three forms
+	side  string // column of one of two responses that are compared: in any of the three forms
+	label string // column that says of a response without another one whether it is good
 }
 
 // The columns that are looked for, in this order.
@@ -27,6 +29,9 @@ var (
 	responseNames = []string{"response", "completion", "output", "solution", "answer"}
 	textNames     = []string{"text"}
 )
+
+// labelName is the column of labels of single responses, as TRL has it.
+const labelName = "label"
 
 // A Demonstration is the content of a row for supervised training.
 type Demonstration struct {
@@ -39,8 +44,11 @@ type Demonstration struct {
 	// Response is learned.
 	Prompt, Response string
 	Whole            bool
-	Place            string // the file and its line or row, for messages
-	Fields           Object // the columns; those of Options.Keep have values
+	// Good says of a preference without a second response whether the response is good; nil
+	// for other rows.
+	Good   *bool
+	Place  string // the file and its line or row, for messages
+	Fields Object // the columns; those of Options.Keep have values
 }
 
 // LoadDemonstrations reads the demonstrations of a dataset. It uses Input, Filter, Limit,
@@ -170,13 +178,17 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 }
 
 // findSide fixes the columns of one of two responses: the response to a prompt, or where there
-// is none, a conversation or a text that begins with it.
+// is none, a conversation or a text that begins with it; or the only response, and its label.
 func (c DemonstrationColumns) findSide(first Object) (found DemonstrationColumns, err error) {
-	side, err := findColumn(first, "preference", c.side, nil)
-	if err != nil {
-		return found, err
-	}
+	side, missing := findColumn(first, "preference", c.side, nil)
 	prompt, err := findColumn(first, "prompt", c.Prompt, PromptNames)
+	if missing != nil {
+		response, none := findColumn(first, "response", "", responseNames)
+		if _, labeled := first.Get(labelName); !labeled || err != nil || none != nil {
+			return found, missing
+		}
+		return DemonstrationColumns{Prompt: prompt, Response: response, label: labelName}, nil
+	}
 	value, _ := lookup(first, side)
 	messages, _ := messagesOf(value)
 	switch {
@@ -220,7 +232,16 @@ func ofOthers(row Object) bool {
 // demonstration reads a row. A prompt column that was found by its name may be an
 // instruction with an input.
 func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demonstration, err error) {
-	row.read = append(row.read, c.Messages, c.Prompt, c.Response, c.Text)
+	row.read = append(row.read, c.Messages, c.Prompt, c.Response, c.Text, c.label)
+	if c.label != "" {
+		value, _ := lookup(row.Object, c.label)
+		text, _ := scalar(value)
+		good, err := strconv.ParseBool(text)
+		if err != nil {
+			return d, fmt.Errorf("the label %q is neither true nor false (column %q)", text, c.label)
+		}
+		d.Good = &good
+	}
 	switch {
 	case c.Text != "":
 		d.Whole = true

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,7 +12,8 @@ import (
 
 // PreferenceColumns say where the parts of a preference are in a file: two responses to a
 // prompt, of which one is preferred. A response is a text or a list of messages. Without a
-// column of prompts both begin with the prompt: it is what they have in common.
+// column of prompts both begin with the prompt: it is what they have in common. Rows without
+// them may have one response, found by its name, and a column label.
 type PreferenceColumns struct {
 	Prompt   string `toml:"prompt" help:"column of the prompt, a text or a list of messages; found by name, and if there is none, what chosen and rejected begin with alike"`
 	Chosen   string `toml:"chosen" help:"column of the better response, a text or a list of messages"`
@@ -20,13 +22,20 @@ type PreferenceColumns struct {
 }
 
 // LoadPreferences reads preferences as LoadDemonstrations reads demonstrations. It returns the
-// chosen and then the rejected demonstration of each row. A row whose responses are equal is
-// dropped.
+// chosen and then the rejected demonstration of each row, or if rows have one response, and a
+// label that says whether it is good, that one. A row whose responses are equal is dropped.
 func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Demonstration, report Report, err error) {
 	side := func(column string) DemonstrationColumns {
 		return DemonstrationColumns{Prompt: c.Prompt, storage: c.storage, side: column}
 	}
 	report, err = loadRows(path, []DemonstrationColumns{side(c.Chosen), side(c.Rejected)}, o, func(row []Demonstration) error {
+		if len(list) > 0 && (list[0].Good == nil) != (row[1].Good == nil) {
+			return errors.New("some rows have two responses and others one with a label: take them from two files")
+		}
+		if row[1].Good != nil {
+			list = append(list, row[1])
+			return nil
+		}
 		if err := divide(&row[0], &row[1]); err != nil {
 			return err
 		}

@@ -26,6 +26,11 @@ func TestLoadPreferences(t *testing.T) {
 		{"nothing alike", `{"chosen":"4","rejected":"5"}`, "do not begin alike"},
 		{"no rejected", `{"prompt":"2+2?","chosen":"4"}`, `name it with data.chosen and data.rejected, or --chosen and --rejected`},
 		{"empty", `{"prompt":"2+2?","chosen":"","rejected":"5"}`, `no response (column "chosen")`},
+		{"labeled", `{"prompt":"2+2?","completion":"4","label":true}`, "2+2?|4 true"},
+		{"labeled by a number", `{"question":"2+2?","response":"5","label":0}`, "2+2?|5 false"},
+		{"labeled messages", `{"prompt":[` + user + `],"completion":[` + good + `],"label":true}`, "2+2?| true"},
+		{"a label of another kind", `{"prompt":"2+2?","completion":"4","label":"good"}`, `the label "good" is neither true nor false (column "label")`},
+		{"labeled beside a pair", `{"prompt":"2+2?","completion":"4","label":true}` + "\n" + `{"prompt":"2+2?","chosen":"4","rejected":"5"}`, "take them from two files"},
 	} {
 		path := filepath.Join(t.TempDir(), "pairs.jsonl")
 		if err := os.WriteFile(path, []byte(tt.row+"\n"), 0o644); err != nil {
@@ -35,6 +40,12 @@ func TestLoadPreferences(t *testing.T) {
 		if err != nil {
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+			}
+			continue
+		}
+		if d := list[0]; d.Good != nil {
+			if got := fmt.Sprint(d.Prompt, "|", d.Response, " ", *d.Good); got != tt.want || len(list) != 1 {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 			}
 			continue
 		}

@@ -23,7 +23,8 @@ type Example struct {
 	IDs   []int32 `json:"ids"`
 	Learn []bool  `json:"learn"` // which ids count in the loss
 	place string
-	cut   int // ids that are learned and were cut off
+	cut   int  // ids that are learned and were cut off
+	bad   bool // a response without a second one that is labeled as not good
 
 	reference float64 // log-prob of what is learned under the first policy, where a loss compares with it
 
@@ -95,7 +96,7 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train: %s: %w", d.Place, err)
 	}
-	x.place = d.Place
+	x.place, x.bad = d.Place, d.Good != nil && !*d.Good
 	if !e.config.Data.AssistantOnly {
 		unlearned := func(m tokenize.Message) bool { learned, _ := m.Learned(); return !learned }
 		if d.Chat != nil && slices.ContainsFunc(d.Chat.Messages, unlearned) {
@@ -383,6 +384,9 @@ func digest(sets ...*set) string {
 		fmt.Fprintln(h, len(s.Examples))
 		for _, x := range s.Examples {
 			fmt.Fprintln(h, x.IDs, x.Learn)
+			if x.bad {
+				fmt.Fprintln(h, "bad")
+			}
 		}
 	}
 	return fmt.Sprintf("crc32c:%08x", h.Sum32())

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"onering/data"
+	"onering/internal/settings"
 	"onering/policy"
 	"onering/train"
 	"onering/train/learn"
@@ -71,31 +72,43 @@ func (c PreferenceConfig) With(d Config) PreferenceConfig {
 }
 
 // NewPreferences is NewOn for preferences, each of which is the chosen and then the rejected
-// demonstration.
+// demonstration, or one that is labeled.
 func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Demonstration) (*trainer, error) {
-	t := &trainer{prefer: &preferring{config: c}, per: 2}
+	t := &trainer{prefer: &preferring{config: c}, together: 2}
+	labeled := func(d data.Demonstration) bool { return d.Good != nil }
+	switch single := slices.ContainsFunc(list, labeled); {
+	case len(heldOut) > 0 && slices.ContainsFunc(heldOut, labeled) != single:
+		return nil, fmt.Errorf("train: --data and --eval-data: one has two responses in a row and the other one with a label: give both the same form")
+	case single && !c.Preference.mismatches():
+		return nil, settings.About(fmt.Errorf("train: --data: its rows have one response and a label, which --loss kto learns from; %s compares "+
+			"two responses to a prompt, in the columns %s and %s", c.Preference.Loss, c.Data.Chosen, c.Data.Rejected), "preference.loss")
+	case single:
+		t.together = 1
+	}
+	t.per = t.together
 	if c.Preference.mismatches() {
-		t.per = 4
+		t.per *= 2
 	}
 	return t, t.open(c.Demonstrations(), s, list, heldOut)
 }
 
 // preferring is what a trainer on preferences has more than one on demonstrations. The
-// examples of a preference follow each other: the chosen and the rejected one, and where the
-// loss needs them the prompts of both with the responses of the preference before.
+// examples of a preference follow each other: the chosen and the rejected one, or the only one,
+// and where the loss needs them their prompts with the responses of the preference before.
 type preferring struct {
 	config PreferenceConfig
 	known  bool // each example has its log-prob under the first policy
 }
 
-// mismatch adds to each preference of a set its prompts with the responses of the one before.
-func mismatch(s *set) {
-	pairs := s.Examples
+// mismatch adds to each preference of a set, which has so many examples, its prompts with the responses of
+// the one before.
+func mismatch(s *set, together int) {
+	list := s.Examples
 	s.Examples = nil
-	for i := 0; i < len(pairs); i += 2 {
-		s.Examples = append(s.Examples, pairs[i], pairs[i+1])
-		for k := range 2 {
-			prompt, other := pairs[i+k], pairs[(i+len(pairs)-2+k)%len(pairs)]
+	for i := 0; i < len(list); i += together {
+		s.Examples = append(s.Examples, list[i:i+together]...)
+		for k := range together {
+			prompt, other := list[i+k], list[(i+len(list)-together+k)%len(list)]
 			from, to := slices.Index(prompt.Learn, true), slices.Index(other.Learn, true)
 			s.Examples = append(s.Examples, Example{
 				IDs:   slices.Concat(prompt.IDs[:from], other.IDs[to:]),
@@ -132,16 +145,24 @@ func sum(row []float64) (all float64) {
 	return all
 }
 
-// weigh returns the loss of examples whose scores are known; per of them make a preference.
-func (p *preferring) weigh(examples []Example, scores learn.Scores, per int) (learn.Loss, []pair) {
+// weigh returns the loss of examples whose scores are known; per of them make a preference, the first of
+// which are its responses.
+func (p *preferring) weigh(examples []Example, scores learn.Scores, responses, per int) (learn.Loss, []pair) {
 	scored := func(k int) response {
 		return response{sum(scores.LogProb[k]), examples[k].reference, len(scores.LogProb[k])}
 	}
 	var pairs []pair
 	var mismatched []response
 	for k := 0; k < len(examples); k += per {
-		pairs = append(pairs, pair{chosen: scored(k), rejected: scored(k + 1)})
-		for j := 2; j < per; j++ {
+		switch {
+		case responses == 2:
+			pairs = append(pairs, pair{chosen: scored(k), rejected: scored(k + 1)})
+		case examples[k].bad:
+			pairs = append(pairs, pair{rejected: scored(k), only: "rejected"})
+		default:
+			pairs = append(pairs, pair{chosen: scored(k), only: "chosen"})
+		}
+		for j := responses; j < per; j++ {
 			mismatched = append(mismatched, scored(k+j))
 		}
 	}
@@ -149,11 +170,11 @@ func (p *preferring) weigh(examples []Example, scores learn.Scores, per int) (le
 	loss := learn.Loss{Value: value, LogProb: make([][]float64, len(examples))}
 	for k := range examples {
 		w := 0.0
-		switch k % per {
-		case 0:
-			w = chosen[k/per]
-		case 1:
-			w = rejected[k/per]
+		switch unit := k / per; {
+		case k%per == 0 && pairs[unit].only != "rejected":
+			w = chosen[unit]
+		case k%per < responses:
+			w = rejected[unit]
 		}
 		loss.LogProb[k] = slices.Repeat([]float64{w}, len(scores.LogProb[k]))
 	}
@@ -161,16 +182,18 @@ func (p *preferring) weigh(examples []Example, scores learn.Scores, per int) (le
 }
 
 // record has the figures of pairs: the share in which the policy prefers the chosen
-// response more than the reference does, and by how much, times beta.
+// response more than the reference does, or a single response in the right sense, and by how much, times beta.
 func (p *preferring) record(pairs []pair) metrics.Record {
-	right, better, worse := 0.0, 0.0, 0.0
-	n := float64(len(pairs))
+	right, better, worse, n, good, bad := 0.0, 0.0, 0.0, float64(len(pairs)), 0.0, 0.0
+	for _, x := range pairs {
+		good, bad = good+x.has("chosen"), bad+x.has("rejected")
+	}
 	for _, x := range pairs {
 		c, r := p.config.Preference.Beta*x.chosen.ahead(), p.config.Preference.Beta*x.rejected.ahead()
 		if c > r {
 			right++
 		}
-		better, worse = better+c/n, worse+r/n
+		better, worse = better+c/max(good, 1), worse+r/max(bad, 1)
 	}
 	return metrics.Record{}.With("accuracy", right/n).With("margin", better-worse).With("reward_chosen", better).With("reward_rejected", worse)
 }

@@ -35,8 +35,19 @@ type response struct {
 // ahead is how far the policy is ahead of the reference.
 func (r response) ahead() float64 { return r.logp - r.reference }
 
-// A pair is two responses to one prompt.
-type pair struct{ chosen, rejected response }
+// A pair is two responses to one prompt, or of kto one alone: the chosen or the rejected one, as only says.
+type pair struct {
+	chosen, rejected response
+	only             string
+}
+
+// has returns 1 if the pair has the response, chosen or rejected, else 0.
+func (p pair) has(which string) float64 {
+	if p.only == "" || p.only == which {
+		return 1
+	}
+	return 0
+}
 
 // of returns the mean loss of pairs, and its derivatives with respect to the log-probs of
 // the chosen and of the rejected response. mismatched are responses to other prompts, for
@@ -74,8 +85,10 @@ func (s preferenceLoss) of(pairs []pair, mismatched []response) (loss float64, c
 			dc, dr = d*oddsSlope(c.logp/n)/n-share, -d*oddsSlope(r.logp/m)/m
 		case "kto":
 			good, bad := sigmoid(s.Beta*(c.ahead()-baseline)), sigmoid(s.Beta*(baseline-r.ahead()))
-			l = (s.Desirable*(1-good) + s.Undesirable*(1-bad)) / 2
-			dc, dr = -s.Desirable*s.Beta*good*(1-good)/2, s.Undesirable*s.Beta*bad*(1-bad)/2
+			desirable, undesirable := s.Desirable*p.has("chosen"), s.Undesirable*p.has("rejected")
+			of := p.has("chosen") + p.has("rejected") // responses, each of which counts the same
+			l = (desirable*(1-good) + undesirable*(1-bad)) / of
+			dc, dr = -desirable*s.Beta*good*(1-good)/of, undesirable*s.Beta*bad*(1-bad)/of
 		}
 		count := float64(len(pairs))
 		loss += l / count

@@ -35,12 +35,20 @@ func TestPreferenceLosses(t *testing.T) {
 	for _, tt := range cases {
 		x := tt.Settings
 		s := preferenceLoss{x.Loss, x.Beta, x.Smoothing, x.Margin, x.Desirable, x.Undesirable}
-		pairs := make([]pair, len(tt.LogP[0]))
-		for i := range pairs {
-			pairs[i] = pair{
-				response{tt.LogP[0][i], tt.Reference[0][i], int(tt.Tokens[0][i])},
-				response{tt.LogP[1][i], tt.Reference[1][i], int(tt.Tokens[1][i])},
+		of := func(side, i int) response {
+			return response{tt.LogP[side][i], tt.Reference[side][i], int(tt.Tokens[side][i])}
+		}
+		var pairs []pair
+		single := len(tt.LogP[0]) != len(tt.LogP[1])
+		for i := range tt.LogP[0] {
+			if single {
+				pairs = append(pairs, pair{chosen: of(0, i), only: "chosen"})
+			} else {
+				pairs = append(pairs, pair{chosen: of(0, i), rejected: of(1, i)})
 			}
+		}
+		for i := 0; single && i < len(tt.LogP[1]); i++ {
+			pairs = append(pairs, pair{rejected: of(1, i), only: "rejected"})
 		}
 		var mismatched []response
 		for i := range tt.Mismatched[0] {
@@ -48,12 +56,14 @@ func TestPreferenceLosses(t *testing.T) {
 		}
 		loss, chosen, rejected := s.of(pairs, mismatched)
 		near(tt.Name, loss, tt.Loss)
-		for i := range pairs {
-			near(tt.Name+", chosen", chosen[i], tt.Slopes[0][i])
-			near(tt.Name+", rejected", rejected[i], tt.Slopes[1][i])
+		for i, slope := range tt.Slopes[0] {
+			near(tt.Name+", chosen", chosen[i], slope)
+		}
+		for i, slope := range tt.Slopes[1] {
+			near(tt.Name+", rejected", rejected[len(pairs)-len(tt.Slopes[1])+i], slope)
 		}
 	}
-	if len(cases) < 7 {
+	if len(cases) < 9 {
 		t.Errorf("%d cases", len(cases))
 	}
 }
@@ -65,7 +75,7 @@ func TestExtremePreferences(t *testing.T) {
 		s.Loss = loss
 		for _, a := range []float64{0, -1e-15, -700, -1e5} {
 			for _, b := range []float64{0, -1e-15, -700, -1e5} {
-				value, chosen, rejected := s.of([]pair{{response{a, b, 1}, response{b, a, 3}}}, []response{{a, b, 1}})
+				value, chosen, rejected := s.of([]pair{{response{a, b, 1}, response{b, a, 3}, ""}}, []response{{a, b, 1}})
 				for _, x := range []float64{value, chosen[0], rejected[0]} {
 					if math.IsNaN(x) || math.IsInf(x, 0) {
 						t.Errorf("%s of %v and %v: %v, %v, %v", loss, a, b, value, chosen, rejected)

@@ -110,12 +110,42 @@ func TestMismatch(t *testing.T) {
 		return Example{IDs: []int32{prompt, prompt, response}, Learn: []bool{false, false, true}}
 	}
 	s := &set{Examples: []Example{example(1, 2), example(1, 3), example(4, 5), example(4, 6)}}
-	mismatch(s)
+	mismatch(s, 2)
 	var got []string
 	for _, x := range s.Examples {
 		got = append(got, fmt.Sprint(x.IDs, x.Learn[2]))
 	}
 	if fmt.Sprint(got) != "[[1 1 2] true [1 1 3] true [1 1 5] true [1 1 6] true [4 4 5] true [4 4 6] true [4 4 2] true [4 4 3] true]" {
 		t.Error(got)
+	}
+}
+
+// TestSinglePreferences: labeled responses of which no two answer one prompt are learned by kto, with each prompt beside the response of the row before; other losses refuse them.
+func TestSinglePreferences(t *testing.T) {
+	list := comparisons(32)
+	for i := range list {
+		list[i].Good = new(i%2 == 0)
+	}
+	c := preferences(filepath.Join(t.TempDir(), "run"), "kto")
+	policy := openPolicy(t, runtimetest.Test(t), c.Demonstrations())
+	var r recorder
+	setup := train.Setup{Ranks: ranks.Alone(), Policy: policy, Log: quiet, Observer: &r}
+	trainer, err := NewPreferences(c, setup, list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	end, err := trainer.Run(context.Background(), false)
+	last := r.records[len(r.records)-2] // the last step's, before the evaluation
+	if err != nil || end.Demonstrations != 58 || len(end.HeldOut) != 2 || !(end.Loss[1] < end.Loss[0]) || last.Float("accuracy") <= 0.5 || last.Float("margin") <= 0 {
+		t.Errorf("the run came to %+v, %v, %v", end, last, err)
+	}
+	c.Preference.Loss = "dpo"
+	if _, err := NewPreferences(c, setup, list, nil); err == nil || !strings.Contains(err.Error(), "which --loss kto learns from; dpo compares") {
+		t.Errorf("dpo of single responses: %v", err)
+	}
+	s := &set{Examples: []Example{{IDs: []int32{1, 2}, Learn: []bool{false, true}}, {IDs: []int32{3, 4}, Learn: []bool{false, true}, bad: true}}}
+	if mismatch(s, 1); fmt.Sprint(s.Examples[1].IDs, s.Examples[3].IDs) != "[1 4] [3 2]" {
+		t.Errorf("mismatched: %v", s.Examples)
 	}
 }

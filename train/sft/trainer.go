@@ -40,8 +40,10 @@ type trainer struct {
 	shown    bool // the observer knows that steps have begun
 	finished bool // the model is written
 
-	per    int         // examples of a demonstration, 1, or of a preference
-	prefer *preferring // nil unless the run is on preferences
+	// together is how many demonstrations are learned as one, and per how many examples that takes: 1, or
+	// those of a preference.
+	together, per int
+	prefer        *preferring // nil unless the run is on preferences
 }
 
 var _ train.Task = (*trainer)(nil)
@@ -68,7 +70,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t := &trainer{per: 1}
+	t := &trainer{together: 1, per: 1}
 	return t, t.open(c, s, list, heldOut)
 }
 
@@ -79,23 +81,22 @@ func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstrati
 	if err != nil {
 		return err
 	}
-	together := min(t.per, 2)
 	if c.Data.HeldOut > 0 {
-		if list, heldOut, err = split(list, together, c.Data.HeldOut, c.Train.Seed); err != nil {
+		if list, heldOut, err = split(list, t.together, c.Data.HeldOut, c.Train.Seed); err != nil {
 			return err
 		}
 	}
-	if t.learn, err = encoder.EncodeAll(list, together, "--data", s.Log); err != nil {
+	if t.learn, err = encoder.EncodeAll(list, t.together, "--data", s.Log); err != nil {
 		return err
 	}
 	if len(heldOut) > 0 {
-		if t.heldOut, err = encoder.EncodeAll(heldOut, together, "--eval-data", s.Log); err != nil {
+		if t.heldOut, err = encoder.EncodeAll(heldOut, t.together, "--eval-data", s.Log); err != nil {
 			return err
 		}
 	}
 	for _, s := range t.sets() {
-		if t.per > together {
-			mismatch(s)
+		if t.per > t.together {
+			mismatch(s, t.together)
 		}
 	}
 	t.run, err = train.New(s, c.Model.Path, c.Distributed, learn.Options{
@@ -245,10 +246,10 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 		}
 	} else {
 		for k := range examples {
-			b.Live = append(b.Live, k%t.per < 2)
+			b.Live = append(b.Live, k%t.per < t.together)
 		}
 		weigh = func(scores learn.Scores) (learn.Loss, error) {
-			loss, pairs := t.prefer.weigh(examples, scores, t.per)
+			loss, pairs := t.prefer.weigh(examples, scores, t.together, t.per)
 			figures = t.prefer.record(pairs)
 			return loss, nil
 		}
@@ -323,7 +324,7 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 // learned tokens, or that of the held-out preferences, with further figures.
 func (t *trainer) heldOutLoss(scores learn.Scores) (loss float64, figures metrics.Record, said string) {
 	if t.prefer != nil {
-		loss, pairs := t.prefer.weigh(t.heldOut.Examples, scores, t.per)
+		loss, pairs := t.prefer.weigh(t.heldOut.Examples, scores, t.together, t.per)
 		figures = t.prefer.record(pairs)
 		return loss.Value, figures, fmt.Sprintf("accuracy %.1f %%", 100*figures.Float("accuracy"))
 	}

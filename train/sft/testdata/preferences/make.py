@@ -16,10 +16,14 @@ torch.set_default_dtype(torch.float64)
 
 
 def case(name, settings, n, loss):
-    logp = [(-torch.rand(n) * 40 - 0.5).requires_grad_() for _ in range(2)]
-    reference = [x.detach() + torch.randn(n) * 3 for x in logp]
-    tokens = [torch.randint(1, 30, (n,)) for _ in range(2)]
-    mismatched = [-torch.rand(2 * n) * 50 for _ in range(2)]
+    return unpaired(name, settings, (n, n), loss)
+
+
+def unpaired(name, settings, counts, loss):
+    logp = [(-torch.rand(n) * 40 - 0.5).requires_grad_() for n in counts]
+    reference = [x.detach() + torch.randn(len(x)) * 3 for x in logp]
+    tokens = [torch.randint(1, 30, (n,)) for n in counts]
+    mismatched = [-torch.rand(sum(counts)) * 50 for _ in range(2)]
     value = loss(logp, reference, [t.double() for t in tokens], mismatched)
     value.backward()
     rows = lambda xs: [x.tolist() for x in xs]
@@ -59,5 +63,7 @@ cases = [
     case("orpo", dict(loss="orpo", beta=0.1), 4, lambda l, r, n, m: orpo(l, n, 0.1)),
     case("kto", dict(loss="kto", beta=0.1, desirable=1, undesirable=1.5), 4, lambda l, r, n, m: kto(l, r, m, 0.1, 1, 1.5)),
     case("kto, no divergence", dict(loss="kto", beta=0.1, desirable=1, undesirable=1), 1, lambda l, r, n, m: kto(l, r, m, 0.1, 1, 1)),
+    unpaired("kto, single", dict(loss="kto", beta=0.1, desirable=1, undesirable=1.5), (4, 3), lambda l, r, n, m: kto(l, r, m, 0.1, 1, 1.5)),
+    unpaired("kto, good ones alone", dict(loss="kto", beta=0.3, desirable=1.2, undesirable=1), (2, 0), lambda l, r, n, m: kto(l, r, m, 0.3, 1.2, 1)),
 ]
 print(json.dumps(cases, indent=1))
