@@ -93,6 +93,7 @@ answer = "gold"
 		"template = \"chat\"\ntemplate_args = 7": `run.toml:4: model.template_args = 7: must be a list`,
 		"system = \"Be brief.\"":                 `run.toml:3: model.system = "Be brief.": goes with the template chat; other templates are written with theirs`,
 		"[data]\nfilter = \"level in\"":          `run.toml:4: data.filter = "level in": `,
+		"[stream]\nweight = 0.1":                 `run.toml:4: key "weight" in [stream]: there may be several, so write [[stream]] above it, a table for each`,
 		"[data]\ntrain = \"x\"\nprompts = \"q\"": `run.toml:5: data.prompts = "q": must be a whole number`,
 	} {
 		_, err := load("[model]\npath = \"m\"\n"+text+"\n", nil, nil)

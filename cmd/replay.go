@@ -57,6 +57,9 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	if settings.Objective.Name != f.Objective {
 		return fmt.Errorf("%s is of a run with objective %q, run.toml has %q", file, f.Objective, settings.Objective.Name)
 	}
+	if len(settings.Stream.List) > 0 {
+		slog.Warn("the step is repeated without the run's streams, which add to its loss: where nothing is wrong here, look at their data and teachers")
+	}
 	where, err := r.where.resolve(c, nil)
 	if err != nil {
 		return err

@@ -126,6 +126,9 @@ func (r *Resolved) apply(s Setting) error {
 	if _, tables := s.Value.([]map[string]any); tables && s.Key == tablesKey {
 		return fmt.Errorf("%q must be one section: write [%s] on a line of its own", t.Name, t.Name)
 	}
+	if slices.Equal(keys, []string{tablesKey}) {
+		return fmt.Errorf("key %q in [%s]: there may be several, so write [[%s]] above it, a table for each", s.Key, t.Name, t.Name)
+	}
 	where := "[" + t.Name + "]"
 	if r.of.Name != "" {
 		where += " of " + r.of.Name

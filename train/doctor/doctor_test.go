@@ -155,6 +155,15 @@ func TestCauses(t *testing.T) {
 		{"cold", "no-variety", "rollout.temperature is 0.01", healthy().set("rollout.temperature", "0.01").each(func(i int, x *Response) { x.Text = fmt.Sprint(i / 8) })},
 		{"top_p", "filter", "with rollout.top_p = 0.5 training", healthy().set("rollout.top_p", "0.5").each(func(_ int, x *Response) { x.LogProb = -1 })},
 		{"the filtered policy is trained", "", "", healthy().set("rollout.top_p", "0.5").set("rollout.logp", "kept").each(func(_ int, x *Response) { x.LogProb = -1 })},
+		{"the evaluation without the filter finds more", "filter", "with rollout.top_p = 0.5 12 % of the responses are right, and 60 % in the evaluation", func() *patient {
+			p := healthy().set("rollout.top_p", "0.5").set("rollout.logp", "kept").each(func(i int, x *Response) {
+				if i%8 > 0 {
+					wrong(i, x)
+				}
+			})
+			p.before = metrics.Record{}.With("eval/s/pass@1", 0.6)
+			return p
+		}()},
 		{"a negative weight alone", "negative", "the part math of the reward has a negative weight (-1)", func() *patient {
 			p := healthy().rewards(func(_ int, x *Response) float64 { return -right(x) })
 			for i := range p.round.Responses {

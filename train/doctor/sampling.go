@@ -10,7 +10,7 @@ import (
 // sampling says what is wrong with what was sampled. The first fault explains those behind it.
 func (p *reading) sampling() *Finding {
 	t, filters, uniform := p.number("rollout.temperature"), p.filters(), math.Log(float64(p.Vocabulary))
-	random, lost := p.entropy/uniform, p.before[evaluated] > max(0.05, 3*p.right)
+	random, lost := p.entropy/uniform, p.before[evaluated] > max(0.05, 3*p.right) // what the evaluation finds
 	same := fmt.Sprintf("the responses to a problem are the same text in %s of the groups and %s of the pairs "+
 		"(entropy %.2g nats a token), which leaves nothing to compare", per(p.same), per(p.twice), p.entropy)
 	switch {
@@ -54,6 +54,9 @@ func (p *reading) sampling() *Finding {
 		return found("filter", "with %s training does not see what the model would write: the sampled tokens have %.2g nats "+
 			"each, of the %.2g that the model's distribution has. Leave it out of [rollout], or train the "+
 			"filtered policy with rollout.logp = \"kept\"", filters, p.surprise, p.entropy)
+	case filters != "" && lost && p.number("eval.temperature") != 0: // a greedy evaluation would find more without filters, too
+		return found("filter", "with %s %s of the responses are right, and %s in the evaluation before training: the filter "+
+			"hides what the model would find. Leave it out of [rollout], or let it keep more", filters, per(p.right), per(p.before[evaluated]))
 	}
 	return nil
 }
