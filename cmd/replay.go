@@ -43,22 +43,13 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	checkpoint := filepath.Join(filepath.Dir(file), filepath.FromSlash(f.Checkpoint))
-	settings, err := savedConfig(filepath.Dir(filepath.Dir(file)))
-	if err == nil && settings == nil {
-		err = fmt.Errorf("%s is not of a run of onering train", file)
-	}
+	settings, err := settingsOf(file, f)
 	if err != nil {
 		return err
 	}
 	model, err := r.modelOf(c, settings.Config, checkpoint)
 	if err != nil {
 		return err
-	}
-	if settings.Objective.Name != f.Objective {
-		return fmt.Errorf("%s is of a run with objective %q, run.toml has %q", file, f.Objective, settings.Objective.Name)
-	}
-	if len(settings.Stream.List) > 0 {
-		slog.Warn("the step is repeated without the run's streams, which add to its loss: where nothing is wrong here, look at their data and teachers")
 	}
 	where, err := r.where.resolve(c, nil)
 	if err != nil {
@@ -96,6 +87,22 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return fmt.Errorf("not finite again: %s", strings.Join(out.Found, "; "))
 	}
 	return nil
+}
+
+// settingsOf returns the settings of the run that a failure is of.
+func settingsOf(file string, f rl.Failure) (*resolved, error) {
+	settings, err := savedConfig(filepath.Dir(filepath.Dir(file)))
+	switch {
+	case err != nil:
+		return nil, err
+	case settings == nil:
+		return nil, fmt.Errorf("%s is not of a run of onering train", file)
+	case settings.Objective.Name != f.Objective:
+		return nil, fmt.Errorf("%s is of a run with objective %q, run.toml has %q", file, f.Objective, settings.Objective.Name)
+	case len(settings.Stream.List) > 0:
+		slog.Warn("the step is repeated without the run's streams, which add to its loss: where nothing is wrong here, look at their data and teachers")
+	}
+	return settings, nil
 }
 
 // modelOf returns the folder of the model for a failed step of a run: the checkpoint, or

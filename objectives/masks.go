@@ -249,7 +249,7 @@ func MaskStats(o Objective, b Batch) []Stat {
 func Live(o Objective, t Trajectory) bool {
 	needs := NeedsOf(o)
 	return t.HasAdvantage() || needs.EntropyGradient || needs.Reference || says(o, func(s shares) bool { return s.settings().KLCov > 0 }) ||
-		says(o, weighsAll.WeighsAll)
+		says(o, func(x interface{ WeighsAll() bool }) bool { return x.WeighsAll() })
 }
 
 func stepAdvantages(o Objective, b Batch) [][]float64 {

@@ -278,32 +278,19 @@ type Needs struct {
 	Whole bool
 }
 
-// The methods that Needs and Live ask for.
-type (
-	needsReference interface{ NeedsReference() bool }
-	needsTeacher   interface{ NeedsTeacher() bool }
-	needsGreedy    interface{ NeedsGreedy() bool }
-	needsEntropy   interface{ NeedsEntropy() bool }
-	readsBatch     interface{ ReadsBatch() bool }
-	weighsApart    interface{ WeighsApart() bool }
-	weighsWhole    interface{ WeighsWhole() bool }
-	needsGroup     interface{ NeedsGroup() bool }
-	weighsAll      interface{ WeighsAll() bool }
-)
-
 // NeedsOf returns the Needs that o's methods state. A missing method means false.
 func NeedsOf(o Objective) (n Needs) {
-	n.Reference = says(o, needsReference.NeedsReference)
-	n.Teacher = says(o, needsTeacher.NeedsTeacher)
-	n.Greedy = says(o, needsGreedy.NeedsGreedy)
-	n.Group = !n.Greedy && !says(o, func(x needsGroup) bool { return !x.NeedsGroup() })
-	n.Entropy = says(o, needsEntropy.NeedsEntropy)
+	n.Reference = says(o, func(x interface{ NeedsReference() bool }) bool { return x.NeedsReference() })
+	n.Teacher = says(o, func(x interface{ NeedsTeacher() bool }) bool { return x.NeedsTeacher() })
+	n.Greedy = says(o, func(x interface{ NeedsGreedy() bool }) bool { return x.NeedsGreedy() })
+	n.Group = !n.Greedy && !says(o, func(x interface{ NeedsGroup() bool }) bool { return !x.NeedsGroup() })
+	n.Entropy = says(o, func(x interface{ NeedsEntropy() bool }) bool { return x.NeedsEntropy() })
 	n.Squares = says(o, func(s shares) bool { return s.settings().Advantage == "otb" })
 	n.States = says(o, func(s shares) bool { return s.settings().Advantage == "gigpo" })
 	n.EntropyGradient = says(o, EntropyWeigher.WeighsEntropy)
-	n.All = n.Entropy || says(o, readsBatch.ReadsBatch)
-	n.Apart = says(o, weighsApart.WeighsApart)
-	n.Whole = says(o, weighsWhole.WeighsWhole)
+	n.All = n.Entropy || says(o, func(x interface{ ReadsBatch() bool }) bool { return x.ReadsBatch() })
+	n.Apart = says(o, func(x interface{ WeighsApart() bool }) bool { return x.WeighsApart() })
+	n.Whole = says(o, func(x interface{ WeighsWhole() bool }) bool { return x.WeighsWhole() })
 	return n
 }
 
