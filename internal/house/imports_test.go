@@ -27,7 +27,7 @@ var rooms = []struct {
 	{"internal/files", ""},
 	{"internal/cli", "internal/files"},
 	{"internal/process", "internal/files internal/settings"},
-	{"internal/remote", "internal/settings"},
+	{"internal/remote", "internal/process internal/settings"},
 	{"internal/registry", "internal/settings"},
 	{"internal/stat", ""},
 	{"internal/peers", ""},
@@ -42,7 +42,7 @@ var rooms = []struct {
 	{"objectives/objectivetest", "objectives internal/registry"},
 	{"internal/scaffold", "internal/files"},
 	{"objectives/policy", "objectives objectives/means internal/settings"},
-	{"objectives/command", "objectives internal/process"},
+	{"objectives/command", "objectives internal/process internal/remote"},
 	{"objectives/*", "objectives objectives/means objectives/policy"},
 
 	{"models", "internal/ordered internal/files internal/registry models/onnx"},

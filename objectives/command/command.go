@@ -16,6 +16,9 @@
 // checkpoints, so a program that holds nothing else resumes to the same bits. {"id": 1,
 // "error": "..."} ends the run. A program that dies or does not answer in time is started
 // anew and asked again.
+//
+// The objective http asks a server in the same way: it posts the object, whose id is then always
+// 1, and takes the answer from the body.
 package command
 
 import (
@@ -25,6 +28,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"math"
 	"strings"
@@ -32,22 +36,31 @@ import (
 	"time"
 
 	"onering/internal/process"
+	"onering/internal/remote"
 	"onering/internal/strict"
 	"onering/objectives"
 )
 
 func init() {
 	objectives.Register("command", func() objectives.Objective {
-		return &Program{Shared: objectives.Defaults("standardized"), Wire: "json", Timeout: 60, Retries: 2}
+		o := &Program{asked: newAsked("command")}
+		o.once = o.exchange
+		return o
 	})
 }
 
-// A Program asks a process that keeps running. The shared settings say how advantages are
-// computed; their penalties are added to the program's loss, with 1/T for each token.
+// A Program is the objective that asks a process, which keeps running.
 type Program struct {
-	objectives.Shared
 	// Command is the program and its arguments, such as ["python3", "loss.py"]. Required.
 	Command []string `toml:"command"`
+	asked
+}
+
+// An asked objective is one that something outside computes. The shared settings say how
+// advantages are computed; their penalties are added to the loss that is answered, with 1/T for
+// each token.
+type asked struct {
+	objectives.Shared
 	// Wire is json, lists of numbers, or float32: each list is a text, base64 of little-endian
 	// float32, in questions, and may be one in answers. Default json.
 	Wire string `toml:"wire" choice:"json float32"`
@@ -60,10 +73,17 @@ type Program struct {
 	// Apart says that a response's weights depend on no other's log-probs, which saves memory. Default false.
 	Apart bool `toml:"apart"`
 
-	mu       sync.Mutex
-	question []byte  // the newest question without its id
-	answer   *answer // and what was answered
-	state    json.RawMessage
+	name   string                                // the objective's
+	whom   string                                // whom it asks, for errors
+	once   func(question []byte) ([]byte, error) // asks once; a question lacks the brace and the id at its beginning
+	mu     sync.Mutex
+	key    uint64  // of the newest batch
+	answer *answer // and what was answered; nil if there is none
+	state  json.RawMessage
+}
+
+func newAsked(name string) asked {
+	return asked{Shared: objectives.Defaults("standardized"), Wire: "json", Timeout: 60, Retries: 2, name: name}
 }
 
 // A response is a trajectory as the program reads it. Lists are []float64 or a text.
@@ -99,19 +119,19 @@ func (o *Program) Validate() error {
 func (o *Program) Ready(context.Context) error { return process.Find("objective.command", o.Command) }
 
 // NeedsReference implements the method that objectives.NeedsOf calls.
-func (o *Program) NeedsReference() bool { return o.Reference || o.Shared.NeedsReference() }
+func (o *asked) NeedsReference() bool { return o.Reference || o.Shared.NeedsReference() }
 
 // NeedsEntropy implements the method that objectives.NeedsOf calls.
-func (o *Program) NeedsEntropy() bool { return o.Entropy || o.Shared.NeedsEntropy() }
+func (o *asked) NeedsEntropy() bool { return o.Entropy || o.Shared.NeedsEntropy() }
 
 // ReadsBatch implements the method that objectives.NeedsOf calls: the program reads all responses.
-func (o *Program) ReadsBatch() bool { return !o.Apart }
+func (o *asked) ReadsBatch() bool { return !o.Apart }
 
 // WeighsApart implements the method that objectives.NeedsOf calls.
-func (o *Program) WeighsApart() bool { return o.Apart }
+func (o *asked) WeighsApart() bool { return o.Apart }
 
 // Loss implements objectives.Objective by the program's loss.
-func (o *Program) Loss(b, at objectives.Batch) float64 {
+func (o *asked) Loss(b, at objectives.Batch) float64 {
 	loss := *o.ask(b, at).Loss
 	for _, t := range b.Trajectories {
 		loss += o.Penalty(t, o.TokenScale(b, 0))
@@ -120,7 +140,7 @@ func (o *Program) Loss(b, at objectives.Batch) float64 {
 }
 
 // Weights implements objectives.Objective by the program's weights.
-func (o *Program) Weights(b objectives.Batch, w [][]float64) {
+func (o *asked) Weights(b objectives.Batch, w [][]float64) {
 	a := o.ask(b, b)
 	for i, t := range b.Trajectories {
 		copy(w[i], a.weights[i])
@@ -129,10 +149,10 @@ func (o *Program) Weights(b objectives.Batch, w [][]float64) {
 }
 
 // TokenScale implements the method that the host asks for the scale of penalties.
-func (*Program) TokenScale(b objectives.Batch, _ int) float64 { return 1 / float64(b.Tokens()) }
+func (*asked) TokenScale(b objectives.Batch, _ int) float64 { return 1 / float64(b.Tokens()) }
 
 // EntropyWeights implements objectives.EntropyWeigher.
-func (o *Program) EntropyWeights(b objectives.Batch, v [][]float64) {
+func (o *asked) EntropyWeights(b objectives.Batch, v [][]float64) {
 	for i := range v {
 		o.FillEntropy(o.TokenScale(b, i), v[i])
 	}
@@ -140,7 +160,7 @@ func (o *Program) EntropyWeights(b objectives.Batch, v [][]float64) {
 
 // Observe implements objectives.Observer: the state that the program answered with counts
 // from the next step on.
-func (o *Program) Observe(b objectives.Batch) {
+func (o *asked) Observe(b objectives.Batch) {
 	a := o.ask(b, b)
 	o.Shared.Observe(b)
 	o.mu.Lock()
@@ -148,11 +168,11 @@ func (o *Program) Observe(b objectives.Batch) {
 	if a.State != nil {
 		o.state = a.State
 	}
-	o.question = nil
+	o.answer = nil
 }
 
 // MarshalText returns the program's state.
-func (o *Program) MarshalText() ([]byte, error) {
+func (o *asked) MarshalText() ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state == nil {
@@ -162,7 +182,7 @@ func (o *Program) MarshalText() ([]byte, error) {
 }
 
 // UnmarshalText restores the program's state.
-func (o *Program) UnmarshalText(text []byte) error {
+func (o *asked) UnmarshalText(text []byte) error {
 	if !json.Valid(text) {
 		return errors.New("the program's state is not JSON")
 	}
@@ -172,38 +192,59 @@ func (o *Program) UnmarshalText(text []byte) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.state, o.question = bytes.Clone(own), nil
+	o.state, o.answer = bytes.Clone(own), nil
 	return nil
 }
 
 // ask asks the program for a batch, unless it was the newest question, too. It panics with an
 // objectives.Failed if there is no answer.
-func (o *Program) ask(b, at objectives.Batch) *answer {
+func (o *asked) ask(b, at objectives.Batch) *answer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	question, err := o.encode(b, at)
-	if err == nil && o.answer != nil && bytes.Equal(question, o.question) {
+	key := o.keyOf(b, at)
+	if o.answer != nil && key == o.key {
 		return o.answer
 	}
+	question, err := o.encode(b, at)
 	for try := 0; err == nil; try++ {
+		var text []byte
 		var a *answer
-		if a, err = o.once(question); err == nil {
-			err = a.read(b)
-		} else if try < o.Retries {
-			slog.Warn("the program of an objective did not answer and is asked again", "step", b.Step, "reason", process.Printable(err.Error()))
+		if text, err = o.once(question); err == nil {
+			a, err = read(text, b)
+		} else if refused, ok := errors.AsType[*remote.Refusal](err); (!ok || !refused.Final) && try < o.Retries {
+			slog.Warn("what computes the objective did not answer and is asked again", "objective", o.name, "step", b.Step, "reason", process.Printable(err.Error()))
 			err = nil
 			continue
 		}
 		if err == nil {
-			o.question, o.answer = question, a
+			o.key, o.answer = key, a
 			return a
 		}
 	}
-	panic(objectives.Failed{Err: fmt.Errorf("objective %q: %q: step %d: %w", "command", strings.Join(o.Command, " "), b.Step, err)})
+	panic(objectives.Failed{Err: fmt.Errorf("objective %q: %s: step %d: %w", o.name, o.whom, b.Step, err)})
+}
+
+var seed = maphash.MakeSeed()
+
+// keyOf tells batches apart: a step asks for one and the same up to three times.
+func (o *asked) keyOf(b, at objectives.Batch) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	h.Write(o.state)
+	maphash.WriteComparable(&h, [3]int{b.Step, b.Steps, len(b.Trajectories)})
+	for i, t := range b.Trajectories {
+		maphash.WriteComparable(&h, [4]float64{t.Advantage, t.Reward, float64(t.Group), float64(len(t.LogProb))})
+		for _, list := range [][]float64{t.LogProb, at.Trajectories[i].LogProb, t.OldLogProb, t.RefLogProb, t.Entropy, t.TokenAdvantage} {
+			for _, x := range list {
+				maphash.WriteComparable(&h, x)
+			}
+		}
+	}
+	return h.Sum64()
 }
 
 // encode returns the question for a batch, without the brace and the id at its beginning.
-func (o *Program) encode(b, at objectives.Batch) ([]byte, error) {
+func (o *asked) encode(b, at objectives.Batch) ([]byte, error) {
 	all := make([]response, len(b.Trajectories))
 	for i, t := range b.Trajectories {
 		all[i] = response{o.list(t.LogProb), o.list(at.Trajectories[i].LogProb), o.list(t.OldLogProb), o.optional(t.RefLogProb), o.optional(t.Entropy),
@@ -221,7 +262,7 @@ func (o *Program) encode(b, at objectives.Batch) ([]byte, error) {
 	return line[1:], nil
 }
 
-func (o *Program) list(x []float64) any {
+func (o *asked) list(x []float64) any {
 	if o.Wire != "float32" {
 		return append([]float64{}, x...)
 	}
@@ -232,7 +273,7 @@ func (o *Program) list(x []float64) any {
 	return packed // JSON has bytes as base64
 }
 
-func (o *Program) optional(x []float64) any {
+func (o *asked) optional(x []float64) any {
 	if x == nil {
 		return nil
 	}
@@ -263,33 +304,31 @@ func (o *Program) running() (*process.Lines, error) {
 	return p, err
 }
 
-// once asks a question.
-func (o *Program) once(question []byte) (*answer, error) {
+// exchange asks a question.
+func (o *Program) exchange(question []byte) ([]byte, error) {
+	o.whom = fmt.Sprintf("%q", strings.Join(o.Command, " "))
 	p, err := o.running()
 	if err != nil {
 		return nil, err
 	}
 	limit := time.Duration(o.Timeout * float64(time.Second))
 	_, text, err := p.Ask(context.Background(), limit, func(id int) []byte { return fmt.Appendf(nil, `{"id":%d,%s`, id, question) })
-	if err != nil {
-		return nil, err
-	}
+	return text, err
+}
+
+// read reads an answer, checks it and unpacks its weights.
+func read(text []byte, b objectives.Batch) (*answer, error) {
 	a := new(answer)
 	if err := strict.JSON(text, a); err != nil {
 		return nil, fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), err)
 	}
-	return a, nil
-}
-
-// read checks an answer and unpacks its weights.
-func (a *answer) read(b objectives.Batch) error {
 	switch {
 	case a.Error != nil:
-		return fmt.Errorf("it reports: %s", process.Printable(*a.Error))
+		return nil, fmt.Errorf("it reports: %s", process.Printable(*a.Error))
 	case a.Loss == nil:
-		return errors.New(`the answer has no "loss"`)
+		return nil, errors.New(`the answer has no "loss"`)
 	case len(a.Weights) != len(b.Trajectories):
-		return fmt.Errorf("the answer has weights for %d responses, not for %d", len(a.Weights), len(b.Trajectories))
+		return nil, fmt.Errorf("the answer has weights for %d responses, not for %d", len(a.Weights), len(b.Trajectories))
 	}
 	a.weights = make([][]float64, len(a.Weights))
 	for i, raw := range a.Weights {
@@ -302,11 +341,11 @@ func (a *answer) read(b objectives.Batch) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("response %d: its weights are neither a list of numbers nor base64 of float32", i)
+			return nil, fmt.Errorf("response %d: its weights are neither a list of numbers nor base64 of float32", i)
 		}
 		if n := len(b.Trajectories[i].LogProb); len(a.weights[i]) != n {
-			return fmt.Errorf("response %d: %d weights for %d tokens", i, len(a.weights[i]), n)
+			return nil, fmt.Errorf("response %d: %d weights for %d tokens", i, len(a.weights[i]), n)
 		}
 	}
-	return nil
+	return a, nil
 }

@@ -180,7 +180,7 @@ func List(names []string) string {
 	fmt.Fprintln(&b, "formulas of your own")
 	for _, name := range names {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.name == name }) {
-			fmt.Fprintf(&b, "  %-12s %s\n", name, map[string]string{"command": "what a program answers, in any language"}[name])
+			fmt.Fprintf(&b, "  %-12s %s\n", name, map[string]string{"command": "what a program answers, in any language", "http": "what a server answers"}[name])
 		}
 	}
 	return b.String()

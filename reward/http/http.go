@@ -8,10 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	nethttp "net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,18 +82,11 @@ func (s *Server) Ready(ctx context.Context) error {
 	defer cancel()
 	var failed []error
 	for _, address := range s.addresses() {
-		request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodHead, address, nil)
-		if err != nil {
-			return err
-		}
-		response, err := s.client.Do(request)
-		if unreached, ok := errors.AsType[*net.OpError](err); !ok || unreached.Op != "dial" {
-			if err == nil {
-				response.Body.Close()
-			}
+		err := remote.Reach(ctx, s.client, "reward.url", address)
+		if err == nil {
 			return nil
 		}
-		failed = append(failed, fmt.Errorf("reward.url: no server is at %s: start it first, or correct the address: %w", address, err.(*url.Error).Err))
+		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
 }
@@ -163,9 +153,14 @@ func (s *Server) post(ctx context.Context, client *nethttp.Client, address strin
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
-	answer, err := exchange(client, request, token)
+	answer, err := remote.Exchange(client, request, token)
 	if err == nil {
 		return answer, nil
+	}
+	if refused, ok := errors.AsType[*remote.Refusal](err); ok && refused.Final {
+		err = external.Permanent(refused.Err)
+	} else if ok {
+		err = external.After(refused.Err, refused.After)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = fmt.Errorf("no answer within %v s", s.Timeout)
@@ -174,60 +169,4 @@ func (s *Server) post(ctx context.Context, client *nethttp.Client, address strin
 		err = errors.New("the server closed the connection before its answer was complete: look at what it printed")
 	}
 	return nil, fmt.Errorf("POST %s: %w", address, err)
-}
-
-// exchange sends a request and returns the body of a good answer. The token is removed
-// from every answer, since a server may repeat it.
-func exchange(client *nethttp.Client, request *nethttp.Request, token string) ([]byte, error) {
-	response, err := client.Do(request)
-	if redirect, ok := errors.AsType[remote.RedirectError](err); ok {
-		return nil, external.Permanent(redirect)
-	}
-	if err != nil {
-		if failed, ok := errors.AsType[*url.Error](err); ok {
-			err = failed.Err // the error names the address already
-		}
-		return nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, process.MaxAnswer+1))
-	if token != "" {
-		body = bytes.ReplaceAll(body, []byte(token), []byte("[token]"))
-	}
-	switch status := response.StatusCode; {
-	case status/100 == 2 && err != nil:
-		return nil, err
-	case status/100 == 2 && len(body) > process.MaxAnswer:
-		return nil, external.Permanent(fmt.Errorf("the answer %s is longer than %d MB", process.Excerpt(body), process.MaxAnswer>>20))
-	case status/100 == 2:
-		return body, nil
-	default:
-		err = fmt.Errorf("%d %s: %s", status, nethttp.StatusText(status), process.Excerpt(body))
-		if !passing(status) {
-			return nil, external.Permanent(err)
-		}
-		return nil, external.After(err, retryAfter(response.Header.Get("Retry-After"), time.Now()))
-	}
-}
-
-// passing says whether the server may answer differently the next time.
-func passing(status int) bool {
-	switch status {
-	case nethttp.StatusRequestTimeout, nethttp.StatusTooEarly, nethttp.StatusTooManyRequests:
-		return true
-	case nethttp.StatusNotImplemented, nethttp.StatusHTTPVersionNotSupported:
-		return false
-	}
-	return status >= 500
-}
-
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return time.Duration(min(max(seconds, 0), 86400)) * time.Second
-	}
-	if date, err := nethttp.ParseTime(value); err == nil {
-		return max(date.Sub(now), 0)
-	}
-	return 0
 }
