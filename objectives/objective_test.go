@@ -16,7 +16,7 @@ var errInvalid = errors.New("p = 7: must be at most 6")
 var builtIn = slices.DeleteFunc(objectives.Names(), func(name string) bool { return name == "command" || name == "http" })
 
 func TestNames(t *testing.T) {
-	want := strings.Fields("apmpo art atr cfpo cispo command cppo ctpo dapo dcpo dispo dppo dppo_kl drgrpo dro drpo fipo fspo gdpo gmpo gpg grpo gspo holder ipo luspo m2po maxrl minpro nfpo opd opo p3o pmpo pnpo policy real rec rec_ring reinforcepp remax rloo rollout_is sapo topr tpo trl_grpo turn verl_grpo vespo")
+	want := strings.Fields("apmpo art atr cfpo cispo command cppo ctpo dapo dcpo dispo dppo dppo_kl drgrpo dro drpo fipo fspo gdpo gmpo gpg grpo gspo holder http ipo luspo m2po maxrl minpro nfpo opd opo p3o pmpo pnpo policy real rec rec_ring reinforcepp remax rloo rollout_is sapo topr tpo trl_grpo turn verl_grpo vespo")
 	if got := objectives.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}

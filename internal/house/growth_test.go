@@ -16,7 +16,7 @@ var sizes = []struct {
 }{
 	{"lines outside tests", 115473, (*house).lines},
 	{"packages", 112, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1168, (*house).exported},
+	{"exported names", 1185, (*house).exported},
 	{"packages of ours that cmd imports", 29, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 11, func(h *house) int { return len(h.imports("train")) }},
 	{"files of the largest package but cmd", 26, (*house).mostFiles},
