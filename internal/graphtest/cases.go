@@ -436,7 +436,11 @@ func Cases() []Case {
 		}, rule("T", heads)...), nil)
 		cases[len(cases)-1].Sizes = map[string]int{"B": 1, "T": 3}
 		add(fmt.Sprintf("DeltaStep/%d", heads), one(func(in []*graph.Node) *graph.Node {
-			o, now := graph.DeltaStep(in[0], in[1], in[2], graph.Neg(graph.Mul(in[3], in[3])), graph.Sigmoid(in[4]), in[5])
+			o, now := graph.DeltaStep(in[0], in[1], in[2], graph.Neg(graph.Mul(in[3], in[3])), graph.Sigmoid(in[4]), in[5], false)
+			return graph.Add(o, graph.Reshape(graph.ReduceSum(now, 2), 0, 1, heads, 3))
+		}, append(rule(1, heads), dims("B", heads, 2, 3))...), nil)
+		add(fmt.Sprintf("LinearAttention/%d", heads), noGradient(func(in []*graph.Node) *graph.Node {
+			o, now := graph.DeltaStep(in[0], in[1], in[2], graph.Neg(graph.Mul(in[3], in[3])), graph.Sigmoid(in[4]), in[5], true)
 			return graph.Add(o, graph.Reshape(graph.ReduceSum(now, 2), 0, 1, heads, 3))
 		}, append(rule(1, heads), dims("B", heads, 2, 3))...), nil)
 	}

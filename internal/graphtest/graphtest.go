@@ -91,7 +91,7 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 }
 
 // sums are the operators whose results depend on the order of long sums.
-var sums = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention"}
+var sums = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention", "LinearAttention"}
 
 // Ops counts the operator calls of the graph by name.
 func (g *Graph) Ops() map[string]int {

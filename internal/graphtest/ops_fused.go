@@ -154,6 +154,34 @@ func groupQueryAttention(c *call) []Tensor {
 	return []Tensor{out, keys, values}
 }
 
+// linearAttention is the gated delta rule with a head of keys for each head of values.
+func linearAttention(c *call) []Tensor {
+	in := c.operands(6, 6)
+	q, k, v, state, heads := in[0], in[1], in[2], in[3].Clone(), c.int("kv_num_heads", 0)
+	if rule := attribute(c, "update_rule", ""); rule != "gated_delta" || c.int("q_num_heads", 0) != heads || c.float("scale", 0) != 1 {
+		fail("only gated_delta, not scaled, with as many heads of queries as of keys, not %q", rule)
+	}
+	B, T, K, V := v.Dims[0], v.Dims[1], k.Dims[2]/heads, v.Dims[2]/heads
+	out := zeros(v.Type, v.Dims)
+	for at := range B * T * heads {
+		b, h := at/(T*heads), at%heads
+		s, key, query := state.Data[(b*heads+h)*K*V:][:K*V], k.Data[at*K:][:K], q.Data[at*K:][:K]
+		for j := range V {
+			have := 0.0
+			for i, x := range key {
+				s[i*V+j] *= math.Exp(in[4].Data[at])
+				have += s[i*V+j] * x
+			}
+			more := in[5].Data[at] * (v.Data[at*V+j] - have)
+			for i, x := range key {
+				s[i*V+j] += x * more
+				out.Data[at*V+j] += s[i*V+j] * query[i]
+			}
+		}
+	}
+	return []Tensor{out, state}
+}
+
 // A queryGroup is one token of GroupQueryAttention: its packed queries, keys and
 // values, and the cache of its row.
 type queryGroup struct {

@@ -60,6 +60,7 @@ func init() {
 		"com.microsoft.QuickGelu":           quickGelu,
 		"com.microsoft.RotaryEmbedding":     rotaryEmbedding,
 		"com.microsoft.GroupQueryAttention": groupQueryAttention,
+		"com.microsoft.LinearAttention":     linearAttention,
 	}
 }
 

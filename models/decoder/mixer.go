@@ -206,7 +206,7 @@ func (a decoding) ofTokens(g *graph.Graph, layer int, active []*graph.Node) roww
 		func(q, k, v, decay, beta *graph.Node) *graph.Node {
 			return byPart(active, []*graph.Node{q, k, v, decay, beta}, func(part int, in []*graph.Node) *graph.Node {
 				past, moves := before(models.Memory, part), graph.Reshape(active[part], 0, 1, 1)
-				o, now := graph.DeltaStep(in[0], in[1], in[2], graph.Mul(in[3], moves), graph.Mul(in[4], moves), past)
+				o, now := graph.DeltaStep(in[0], in[1], in[2], graph.Mul(in[3], moves), graph.Mul(in[4], moves), past, a.Provider == models.CPU)
 				present(g, a.state(layer, models.Memory), part, now, past)
 				return o
 			})

@@ -1,6 +1,11 @@
 package graph
 
-import "math"
+import (
+	"math"
+
+	"onering/models"
+	"onering/models/onnx"
+)
 
 // chunk is the number of tokens that DeltaRule takes at once.
 const chunk = 32
@@ -51,8 +56,9 @@ func between(g *Node) *Node {
 }
 
 // DeltaStep is DeltaRule for one token of each row, after those that led to state
-// [B,H,K,V]: T is 1. It has no chunks.
-func DeltaStep(q, k, v, g, beta, state *Node) (o, now *Node) {
+// [B,H,K,V]: T is 1. It has no chunks. As the operator of ONNX Runtime, which only CPUs have
+// and which has no gradient, it reads and writes the state once and not five times.
+func DeltaStep(q, k, v, g, beta, state *Node, operator bool) (o, now *Node) {
 	d := newDelta(q, k, v, g, beta, state)
 	repeat := func(x *Node) *Node { // [B,H,1,K]
 		ones := make([]float32, d.heads/d.groups)
@@ -64,6 +70,13 @@ func DeltaStep(q, k, v, g, beta, state *Node) (o, now *Node) {
 	}
 	single := func(x *Node, width int) *Node { return Reshape(x, 0, d.heads, 1, width) }
 	q, k = repeat(q), repeat(k)
+	if operator {
+		flat := func(x *Node) *Node { return Reshape(x, 0, 1, -1) }
+		out := q.g.calls("LinearAttention", onnx.Microsoft, []models.DType{v.elem, v.elem}, []Shape{{v.shape[0], {N: 1}, {N: d.heads * d.width}}, state.shape},
+			[]*Node{flat(q), flat(k), flat(v), state, g, beta},
+			attr("q_num_heads", d.heads), attr("kv_num_heads", d.heads), attr("scale", float32(1)), attr("update_rule", "gated_delta"))
+		return Reshape(out[0], 0, 1, d.heads, d.width), out[1]
+	}
 	kept := Mul(state, Exp(single(g, 1)))
 	added := Mul(single(beta, 1), Sub(single(v, d.width), MatMul(k, kept, false, false, 1)))
 	now = Add(kept, Mul(Reshape(k, 0, d.heads, d.keys, 1), added))

@@ -135,7 +135,7 @@ func init() {
 		"Gather": noGradient, "GatherND": noGradient, "ScatterND": noGradient, "Shape": noGradient, "Identity": noGradient,
 		// Fused kernels: the composites that emit them have rules of their own.
 		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient, "Gelu": noGradient,
-		"GroupQueryAttention": noGradient,
+		"GroupQueryAttention": noGradient, "LinearAttention": noGradient,
 	}
 }
 
