@@ -141,6 +141,13 @@ func TestForeignFlags(t *testing.T) {
 	for _, x := range [][3]string{
 		{"train", "learning-rate", "--lr:"}, {"train", "output_dir", "--out:"}, {"train", "epochs", "--set train.epochs"}, {"generate", "max_new_tokens", "--max-tokens"},
 		{"eval", "num-samples", "--samples:"}, {"serve", "model-name-or-path", "--model:"}, {"merge", "output-dir", "--out:"},
+		{"eval", "data", "--suite:"}, {"eval", "tasks", "--suite:"}, {"eval", "batch_size", "--slots:"}, {"eval", "model_args", "--model:"}, {"eval", "output_path", "--out:"},
+		{"eval", "num-generations", "--samples:"}, {"eval", "apply_chat_template", "--template:"}, {"eval", "num_fewshot", "without examples"}, {"eval", "answer-key", "--answer:"},
+		{"generate", "data", "it has no flag, as in onering generate"}, {"generate", "output", "standard output"}, {"generate", "n", "--samples:"},
+		{"generate", "lora-path", "--adapter:"}, {"grade", "data", "as in onering grade [FILE]"}, {"grade", "gold", "found by their names"},
+		{"verify", "input", "as in onering verify [FILE]"}, {"serve", "dataset", "no data are read"}, {"serve", "port", "--addr:"}, {"serve", "max-model-len", "--context:"},
+		{"serve", "served-model-name", "--name:"}, {"serve", "tensor-parallel-size", "mpirun"}, {"serve", "chat-template", "--template:"}, {"serve", "max-num-seqs", "--slots:"},
+		{"chat", "system-prompt", "--system:"}, {"train", "port", "unknown flag: --port"}, {"train", "suite", "--set eval.suites"}, {"sft", "val-set-size", "--held-out:"},
 	} {
 		if _, stderr := onering(x[0], "--"+x[1], "1"); !strings.Contains(stderr, x[2]) {
 			t.Errorf("%s --%s, want %s: %s", x[0], x[1], x[2], stderr)

@@ -402,12 +402,20 @@ func explainUsage(c *cobra.Command, err error) error {
 }
 
 // settingCalled returns the end of a message about an unknown flag: the flag that the user
-// may have meant or, of a command that trains, the run setting.
+// may have meant, the argument or, of a command that trains, the run setting.
 func settingCalled(c *cobra.Command, flag string) string {
 	config := rl.Default()
-	of := settings.Command{Flags: flagsOf(c)}
+	of := settings.Command{Flags: flagsOf(c), Others: map[string]string{}, Sets: slices.Contains([]string{"train", "sft", "dpo"}, c.Name())}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[settingOf] == nil {
+			of.Others["--"+f.Name] = purpose(f)
+		}
+	})
+	if strings.Contains(c.Use, "FILE") {
+		of.Others["FILE"] = "it has no flag, as in " + c.UseLine()
+	}
 	var all any = &config
-	if c.Name() == "sft" || c.Name() == "dpo" {
+	if of.Sets && c.Name() != "train" {
 		all = newTuning(c.Name(), "").settings()
 	}
 	for _, t := range settings.Sections(all) {
@@ -421,12 +429,8 @@ func settingCalled(c *cobra.Command, flag string) string {
 	hint := run.Called(flag)
 	for column, names := range map[string][]string{"prompt": data.PromptNames, "answer": data.AnswerNames} {
 		if hint == "" && slices.Contains(names, strings.ReplaceAll(flag, "-", "_")) {
-			hint = run.Called(column)
+			hint = run.Called(column + "_key")
 		}
-	}
-	if trains := slices.Contains([]string{"train", "sft", "dpo"}, c.Name()); !trains &&
-		(!strings.Contains(hint, " is --") || strings.Contains(hint, " is --set ")) {
-		return ""
 	}
 	return hint
 }

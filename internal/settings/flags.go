@@ -15,6 +15,10 @@ import (
 type Command struct {
 	Name  string            // stands in messages about unknown keys; "" for the settings of onering train
 	Flags map[string]string // its flags, without hyphens, by the paths of their settings
+	// Others say what is for what in the rest of its use: flags that are no settings, with
+	// hyphens, and FILE. Sets says that it takes any setting by --set.
+	Others map[string]string
+	Sets   bool
 }
 
 // AddFlag adds a flag of this name for the setting. The current value is the default.

@@ -6,37 +6,45 @@ import (
 	"strings"
 )
 
-// foreignNames map settings of other trainers (TRL, transformers, verl, OpenRLHF, PEFT)
-// to ours. A line has paths, of which the first that exists counts, and the foreign
-// names; or names and a remark.
+// foreignNames map what other programs call things (TRL, transformers, verl, OpenRLHF, PEFT,
+// vLLM, lm-eval) to what is here. A line has words and the foreign names. A word is the path of
+// a setting, a flag that is no setting, or FILE, a command's argument; the first that there is
+// counts. Where the line begins with "here", it is a remark.
 //
 //go:embed foreign.txt
 var foreignNames string
 
-// foreign says, as the end of a message, which setting replaces a key of another trainer,
-// by one of flags if it has one; "" if it is unknown.
-func (r *Resolved) foreign(key string, flags map[string]string) string {
+// foreign says, as the end of a message, what replaces a key of another program, where it is
+// typed a flag if there is one; "" if it is unknown.
+func (r *Resolved) foreign(key string, typed bool) string {
 	key = strings.ReplaceAll(strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]), "-", "_")
 	for line := range strings.Lines(foreignNames) {
 		answer, names, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		if !strings.Contains(" "+names+" ", " "+key+" ") || key == "" {
 			continue
 		}
-		if !strings.Contains(answer, ".") {
-			return "; here " + answer
+		if strings.HasPrefix(answer, "here ") {
+			return "; " + answer
 		}
-		for path := range strings.FieldsSeq(answer) {
-			if f := r.find(path); f != nil {
-				name := path
-				if flags != nil { // of a command line
-					name = called(flags, path, "--set "+path+"=...")
-				}
-				return strings.TrimSuffix("; here it is "+name+": "+f.tag.Get("help"), ": ")
+		for word := range strings.FieldsSeq(answer) {
+			section, _, isPath := strings.Cut(word, ".")
+			name, help := word, ""
+			switch f := r.find(word); {
+			case !isPath && (!typed || r.of.Others[word] == ""), typed && !r.of.Sets && r.of.Flags[word] == "" && isPath:
+				continue
+			case !isPath:
+				help = r.of.Others[word]
+			case f != nil:
+				help = f.tag.Get("help")
+			case slices.ContainsFunc(r.sections, func(t Section) bool { return t.Name == section && plugOf(t.Pointer) != nil }):
+				return "; here it is " + word + ", which not every " + section + " has"
+			default:
+				continue
 			}
-			section, _, _ := strings.Cut(path, ".")
-			if slices.ContainsFunc(r.sections, func(t Section) bool { return t.Name == section && plugOf(t.Pointer) != nil }) {
-				return "; here it is " + path + ", which not every " + section + " has"
+			if typed && isPath {
+				name = called(r.of.Flags, word, "--set "+word+"=...")
 			}
+			return strings.TrimSuffix("; here it is "+name+": "+help, ": ")
 		}
 	}
 	return ""
@@ -52,14 +60,14 @@ func called(flags map[string]string, path, other string) string {
 
 // Called says, as the end of a message, which flag or setting an unknown flag may mean.
 func (r *Resolved) Called(flag string) string {
-	if hint := r.foreign(flag, r.of.Flags); hint != "" {
+	if hint := r.foreign(flag, true); hint != "" {
 		return hint
 	}
 	for _, t := range r.sections {
 		key := strings.ReplaceAll(strings.TrimPrefix(flag, t.Name+"-"), "-", "_")
 		for _, f := range t.Fields {
 			path := t.Name + "." + f.Key
-			if t.list == "" && (f.Key == key || f.Flag == flag) {
+			if t.list == "" && (f.Key == key || f.Flag == flag) && (r.of.Sets || r.of.Flags[path] != "") {
 				return "; it is " + called(r.of.Flags, path, "--set "+path+"=...")
 			}
 		}

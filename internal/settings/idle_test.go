@@ -131,9 +131,12 @@ func TestCalled(t *testing.T) {
 		{"Model-Name-Or-Path", "model.path=model", "; here it is --model: the folder"},
 		{"logging-steps", "", "; here every step is logged"},
 		{"nothing", "", ""},
+		{"host", "", "; here it is --addr: the address"},
+		{"dataset", "", "; here it is FILE: problems"},
+		{"gpu-memory-utilization", "", "; here memory is taken as it is needed, without a setting"},
 	} {
 		path, flag, _ := strings.Cut(x.has, "=")
-		r, err := Resolve(&c, Command{Flags: map[string]string{path: flag}})
+		r, err := Resolve(&c, Command{Flags: map[string]string{path: flag}, Others: map[string]string{"--addr": "the address", "FILE": "problems"}, Sets: true})
 		if err != nil {
 			t.Fatal(err)
 		}

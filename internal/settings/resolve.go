@@ -139,7 +139,7 @@ func (r *Resolved) apply(s Setting) error {
 	if t.list != "" {
 		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
 	}
-	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key, nil), DidYouMean(s.Key, keys),
+	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key, false), DidYouMean(s.Key, keys),
 		r.elsewhere(s), "; it has "+strings.Join(keys, ", ")))
 }
 
@@ -153,10 +153,10 @@ func (r *Resolved) unknownSection(s Setting) error {
 	case s.Section == "" && slices.Contains(names, s.Key):
 		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
 	case s.Section == "":
-		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key, nil),
+		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key, false),
 			"; write it with its section, such as optimizer.learning_rate"))
-	case s.Key != "" && r.foreign(s.Key, nil) != "":
-		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key, nil))
+	case s.Key != "" && r.foreign(s.Key, false) != "":
+		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key, false))
 	case r.of.Name != "" && hint == "" && s.Key != "":
 		return fmt.Errorf("%s has no section [%s]", r.of.Name, s.Section)
 	case s.inside != nil && (s.Key != "" || r.of.Name != "" && hint == ""):
