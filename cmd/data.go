@@ -121,7 +121,7 @@ func showData(w io.Writer, path string, o data.Options) error {
 // showMapped prints rows as training reads them, and names the first rows that training
 // leaves out.
 func showMapped(w io.Writer, path string, o data.Options) error {
-	o.OnBad = data.WarnLeftOut(slog.Default())
+	o.OnBad = data.LeaveOut
 	rows, err := data.Open(path, o)
 	if err != nil {
 		return err

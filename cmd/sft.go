@@ -295,7 +295,7 @@ func (t *tuning) read(c *cobra.Command, flag, path string) (list []data.Demonstr
 		return nil, err
 	}
 	d := t.Data
-	o := data.Options{Filter: d.Filter, Keep: template.Columns, OnBad: data.WarnLeftOut(slog.Default())}
+	o := data.Options{Filter: d.Filter, Keep: template.Columns, OnBad: data.LeaveOut}
 	o.Input = inputOf(c, path)
 	var report data.Report
 	if t.preference != nil {

@@ -457,6 +457,9 @@ func (r Report) NotRead() string {
 
 // Log logs what is left out of the rows of a file.
 func (r Report) Log(log *slog.Logger, path string) {
+	for _, err := range r.bad {
+		log.Warn("a row is left out", "why", err)
+	}
 	if len(r.Dropped) > 0 {
 		log.Warn("rows are left out: "+r.String(), "path", path)
 	}

@@ -26,7 +26,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -106,15 +105,11 @@ func (e *rowError) Error() string {
 
 func (e *rowError) Unwrap() error { return e.Err }
 
-// WarnLeftOut returns an Options.OnBad that logs the first rows that are dropped.
-func WarnLeftOut(log *slog.Logger) func(error) {
-	named := 0
-	return func(err error) {
-		if named++; named <= 5 {
-			log.Warn("a row is left out", "why", err)
-		}
-	}
-}
+// LeaveOut is an Options.OnBad for which Report.Log names the first rows that are dropped.
+func LeaveOut(error) {}
+
+// namedRows is how many of the rows that are dropped are named.
+const namedRows = 5
 
 // A Report counts the rows that were read.
 type Report struct {
@@ -132,6 +127,8 @@ type Report struct {
 	Prompt string `json:"prompt"`
 	Answer string `json:"answer"`
 	ID     string `json:"id,omitempty"`
+
+	bad []error // about the first rows that were dropped
 }
 
 // String states the report in one line.
@@ -245,6 +242,9 @@ func (r *reader) drop(bad *rowError) error {
 		return bad
 	}
 	r.report.Dropped[bad.Reason]++
+	if len(r.report.bad) < namedRows {
+		r.report.bad = append(r.report.bad, bad)
+	}
 	r.opts.OnBad(bad)
 	return nil
 }
@@ -378,6 +378,8 @@ func (r Report) refused(path string) error {
 		dropped += n
 	}
 	switch {
+	case r.Rows == 0 && len(r.bad) > 0:
+		return fmt.Errorf("data: %s: no row is left: %v; the first is %w: name the columns with data.prompt and data.answer", path, r, r.bad[0])
 	case r.Rows == 0:
 		return fmt.Errorf("data: %s: no row is left: %v", path, r)
 	case dropped > r.Rows:

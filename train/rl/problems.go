@@ -55,7 +55,7 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, 
 // c names the columns that order them and say their roles.
 func openFile(file TrainFile, o data.Options, c dataConfig, log *slog.Logger) (data.List, error) {
 	o = file.Options(o)
-	o.OnBad = data.WarnLeftOut(log)
+	o.OnBad = data.LeaveOut
 	problems, report, err := data.Load(file.Path, o)
 	if err != nil {
 		if strings.Contains(file.Path, ",") && len(report.Files) == 0 {

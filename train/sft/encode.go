@@ -326,6 +326,22 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 	return s, nil
 }
 
+// frequency returns the loss of a model that knows nothing but how often each token is learned.
+func (s *set) frequency() (loss float64) {
+	times := map[int32]float64{}
+	for _, x := range s.Examples {
+		for i, learn := range x.Learn {
+			if learn && i > 0 {
+				times[x.IDs[i]]++
+			}
+		}
+	}
+	for _, n := range times {
+		loss -= n / float64(s.tokens) * math.Log(n/float64(s.tokens))
+	}
+	return loss
+}
+
 // mixed warns of rows some of which are in the chat template and others not, as where only some have a system message.
 func (e *encoder) mixed(list []data.Demonstration, flag string, log *slog.Logger) {
 	chats := 0
