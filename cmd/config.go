@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -342,7 +344,7 @@ func completeAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, r
 	s, adapter := r.Decided("optimizer.learning_rate"), r.Decided("lora.adapter")
 	full := s.InFile() && *rate == usual && !r.Decided("lora.on").InFile() && !(adapter.InFile() && adapter.Value != "")
 	if l.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName) || full) {
-		*rate *= 10
+		*rate, _ = strconv.ParseFloat(fmt.Sprintf("%.15g", *rate*10), 64) // 1e-6 times 10 is 1e-5, and not the number before it
 	}
 }
 

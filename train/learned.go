@@ -3,12 +3,14 @@ package train
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 
 	"onering/internal/memory"
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
+	"onering/train/doctor"
 	"onering/train/learn"
 	"onering/train/rundir"
 )
@@ -33,6 +35,15 @@ func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string,
 // micro-batches of micro tokens. apart is as in learn.PassesFor.
 func PassesOf(p *policy.Policy, micro int, apart bool) learn.Passes {
 	return learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, apart && p.Env.Device() == "cpu")
+}
+
+// FactsOf returns what is known of a policy that a run trains.
+func FactsOf(p *policy.Policy) doctor.Facts {
+	w, squares, n := p.Ring.Trained(), 0.0, 0
+	for i := 0; i < len(w.Data) && p.Env.Device() == "cpu"; i += 1 + len(w.Data)>>16 { // some weights tell their size
+		squares, n = squares+float64(w.Data[i])*float64(w.Data[i]), n+1
+	}
+	return doctor.Facts{Vocabulary: p.Geometry().Vocab, Parameters: w.Parameters(), Weight: math.Sqrt(squares / float64(max(1, n)))}
 }
 
 // Learned is the state that optimizer steps change: the weights of a policy, or its

@@ -207,33 +207,60 @@ func (d *Doctor) step(r metrics.Record) *Finding {
 // earlySteps is the number of steps whose losses a supervised run is compared with.
 const earlySteps = 4
 
-// supervised finds a loss that rises.
+// supervised finds a loss that rises, that of responses known by heart, and one that shows that
+// nothing is learned but how often tokens occur.
 func (d *Doctor) supervised(r metrics.Record, loss float64) *Finding {
-	s := &d.state
+	s, f := &d.state, &d.facts
 	if len(s.Early) < earlySteps {
 		s.Early = append(s.Early, loss)
 		return nil
 	}
-	newest := append(slices.Clone(s.Losses[max(0, len(s.Losses)-earlySteps+1):]), loss)
-	if first := slices.Min(s.Early); slices.Min(newest) > 1.5*first+1 {
-		return found("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %s",
-			first, loss, r.Get("step"), d.facts.Settings["optimizer.learning_rate"]).times(&d.facts, "optimizer.learning_rate", 0.1)
+	newest := append(slices.Clone(s.Losses[max(0, len(s.Losses)-2*earlySteps+1):]), loss)
+	first, last, step, rate := slices.Min(s.Early), slices.Min(newest[max(0, len(newest)-earlySteps):]), r.Float("step"), f.number("optimizer.learning_rate")
+	often, whole := f.Frequency > 0 && len(newest) == 2*earlySteps, median(newest)
+	switch {
+	case last > 1.5*first+1, often && slices.Min(newest) > max(f.Frequency, 1.1*first+0.1):
+		return found("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %g",
+			first, loss, r.Get("step"), rate).times(f, "optimizer.learning_rate", 0.1)
+	case !often:
+	case whole < 0.02*f.Frequency && r.Float("epoch") >= 20 && f.Settings["data.eval"] == "" && f.Settings["data.held_out"] == "0":
+		return found("epochs", "the demonstrations are learned by heart: after %.0f passes over them the loss is %.2g. Lower train.epochs "+
+			"(--epochs) = %s, and see by data.held_out = 0.1 (--held-out) what the model makes of others", r.Float("epoch"), whole, f.Settings["train.epochs"])
+	case int(step) < max(f.Steps, 4*earlySteps) || first < f.Frequency || whole < 0.85*f.Frequency:
+	case rate*step > f.Weight:
+		return found("rate-high", "the model has learned no more than how often each token occurs, for which the loss is %.3g: it is %.3g after "+
+			"%.0f steps. The steps were too large. Lower optimizer.learning_rate (--lr) = %g", f.Frequency, whole, step, rate).times(f, "optimizer.learning_rate", 0.1)
+	case whole > 0.8*first:
+		return found("rate-low", "hardly anything is learned: the loss is %.3g after %.0f steps, and knowing how often each token occurs "+
+			"makes it %.3g. Raise optimizer.learning_rate (--lr) = %g", whole, step, f.Frequency, rate).times(f, "optimizer.learning_rate", 10)
 	}
 	return nil
 }
 
-// heldOut compares a held-out loss with the first one.
+// heldOut compares a held-out loss with the first one and with the lowest, which the state has
+// with its epoch as that of the best round.
 func (d *Doctor) heldOut(r metrics.Record, loss float64) *Finding {
-	b, step, rate := d.state.Before, r.Float("step"), d.facts.Settings["optimizer.learning_rate"]
-	switch first := b[evaluated]; {
+	b, low, step, rate := d.state.Before, d.state.Best, r.Float("step"), d.facts.Settings["optimizer.learning_rate"]
+	learned := math.Inf(1)
+	if n := len(d.state.Losses); n > 0 {
+		learned = median(d.state.Losses[max(0, n-earlySteps):])
+	}
+	switch first, best := b[evaluated], low[bestReward]; {
 	case math.IsNaN(first):
 		b[evaluated] = loss
-	case loss > 1.5*first+1:
+	case loss > 1.1*best+0.05 && learned < best/2:
+		return found("epochs", "the demonstrations are learned by heart: the held-out loss rose from %.3g to %.3g by step %.0f, while "+
+			"that of the steps fell to %.2g. Lower train.epochs (--epochs) = %s", best, loss, step, learned, d.facts.Settings["train.epochs"]).
+			With("train.epochs", max(1, math.Ceil(low[bestError])))
+	case loss > 1.5*first+1, int(step) == d.facts.Steps && loss > 1.2*first+0.05:
 		return found("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. "+
 			"Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
 	case int(step) == d.facts.Steps && step >= 8 && math.Abs(loss-first) < 1e-4*first:
 		return found("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f "+
 			"steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate).times(&d.facts, "optimizer.learning_rate", 10)
+	}
+	if !(loss >= low[bestReward]) {
+		low[bestReward], low[bestError] = loss, r.Float("epoch")
 	}
 	return nil
 }

@@ -73,6 +73,9 @@ type Facts struct {
 	// weights which are trained, and Weight their typical size.
 	Vocabulary, Parameters int
 	Weight                 float64
+	// Frequency is the loss of a supervised model that knows nothing but how often each token
+	// is learned; 0 if it is unknown.
+	Frequency float64
 	// Bare says that the tokenizer has a chat template which the prompts do not use.
 	Bare bool
 	// Extract is where the reward looks for answers, "" if it looks for none, and Judges says

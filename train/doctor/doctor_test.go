@@ -223,6 +223,9 @@ func TestCauses(t *testing.T) {
 		{"too hard", "too-hard", "pass@8 is 0", healthy().golds(func(i int) string { return fmt.Sprint(123456 + i) }).sums("").each(func(i int, x *Response) {
 			x.Text, x.Answer = fmt.Sprintf(`\boxed{%d}`, 9000+i), fmt.Sprint(9000+i)
 		})},
+		{"bare answers", "form", "an answer alone", healthy().golds(func(i int) string { return fmt.Sprint(123456 + i) }).sums("").each(func(i int, x *Response) {
+			x.Text, x.Answer = fmt.Sprint(9000+i), fmt.Sprint(9000+i)
+		})},
 		{"answers as prompts", "wrong-prompt", "the prompts are the answers", func() *patient {
 			p := healthy().golds(func(i int) string { return "x" })
 			for i := range p.round.Problems {
@@ -249,6 +252,8 @@ func TestCauses(t *testing.T) {
 		{"clip", "clip", "objective.clip_low = 1e-07", healthy().set("objective.clip_low", "1e-07").steps(step(0, 0, 0), step(1, 0.1, 0.5))},
 		{"a sequence's clip", "", "", healthy().steps(step(0, 0, 0), step(1, 0.1, 0.7))},
 		{"rate low", "rate-low", "Raise optimizer.learning_rate", healthy().steps(step(0, 1e-6, 0), step(1, 2e-6, 0))},
+		{"a step is as large as the weights", "rate-high", "typical size is 0.1", healthy().set("optimizer.learning_rate", "0.1")},
+		{"an adapter's rate", "", "", healthy().set("optimizer.learning_rate", "0.1", "lora.on", "true")},
 		{"rate low, one step a round", "rate-low", "all 32 steps", healthy().set("optimizer.learning_rate", "1e-9").steps(step(0, 1e-6, 0))},
 		{"eps", "small-scale", "Lower optimizer.eps", healthy().set("optimizer.eps", "100").steps(step(0, 1e-6, 0), step(1, 2e-6, 0))},
 		{"gradient clip", "small-scale", "Raise optimizer.max_grad_norm", healthy().set("optimizer.max_grad_norm", "1e-10").steps(step(0, 1e-6, 0), step(1, 2e-6, 0))},
@@ -283,6 +288,47 @@ func (p *patient) sums(text string) *patient {
 		p.round.Problems[i].Fields[1].Value = text
 	}
 	return p
+}
+
+// TestSupervised: what the losses of a supervised run show.
+func TestSupervised(t *testing.T) {
+	fall := func(from, to, by float64) (x []float64) {
+		for range 40 {
+			x, from = append(x, from), max(to, from*by)
+		}
+		return x
+	}
+	for _, x := range []struct {
+		name, rate, held, cause string
+		losses                  []float64
+		heldOut                 []float64
+	}{
+		{"learns", "0.001", "0", "", fall(11, 1, 0.8), nil},
+		{"still falls", "0.001", "0", "", fall(11, 3, 0.97), nil},
+		{"rises", "0.02", "0", "rate-high", append([]float64{0.3}, fall(6, 2.6, 0.9)...), nil},
+		{"rises above what frequencies give", "0.02", "0", "rate-high", append([]float64{1.9}, fall(2.5, 2.3, 0.9)...), nil},
+		{"a hard batch", "0.001", "0", "", append(append(fall(1, 1, 1)[:20], 4, 4, 4), fall(1, 1, 1)[:17]...), nil},
+		{"frequencies alone", "0.02", "0", "rate-high", fall(13, 2.1, 0.8), nil},
+		{"nothing", "1e-5", "0", "rate-low", fall(13, 12.5, 0.99), nil},
+		{"by heart", "0.001", "0", "epochs", fall(11, 0.001, 0.5), nil},
+		{"certain, as others show", "0.001", "0.1", "", fall(11, 0.001, 0.5), []float64{11, 0.01, 0.012}},
+		{"by heart, as others show", "0.001", "0.1", "epochs", fall(11, 0.001, 0.5), []float64{11, 3, 4}},
+		{"others get worse", "0.001", "0.1", "rate-high", fall(0.9, 0.8, 0.99), []float64{0.3, 0.64}},
+	} {
+		d := New(Facts{Settings: map[string]string{"optimizer.learning_rate": x.rate, "data.held_out": x.held, "train.epochs": "40"}, Steps: len(x.losses), Weight: 0.1, Frequency: 2.2})
+		got, at := d.Begin(), func(kind string, step int, loss float64) metrics.Record {
+			return metrics.Record{}.With("kind", kind).With("step", float64(step)).With("epoch", float64(step)).With("loss", loss)
+		}
+		for i, loss := range x.losses {
+			got = append(got, d.Look(at("step", i+1, loss), nil)...)
+		}
+		for i, loss := range x.heldOut {
+			got = append(got, d.Look(at("eval", len(x.losses)*i/(len(x.heldOut)-1), loss), nil)...)
+		}
+		if x.cause == "" && len(got) > 0 || x.cause != "" && (len(got) != 1 || got[0].Cause != x.cause) {
+			t.Errorf("%s: %+v, want %q", x.name, got, x.cause)
+		}
+	}
 }
 
 // TestSet: a finding with a setting to try keeps it in its record.

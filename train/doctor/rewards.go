@@ -222,6 +222,11 @@ func (p *reading) unsolved(off *Finding) *Finding {
 			"and the responses to a problem agree (%s of the pairs): the column is another one, or the tokenizer is "+
 			"another model's. Compare both; set data.answer", column, per(answered), per(p.agree))
 	}
+	if alone := p.share(func(x graded) bool { return strings.TrimSpace(x.Text) == x.answer() }); alone > 0.9 {
+		return found("form", "no response is right (pass@%d is 0 on %d problems), and %s are an answer alone, such as %q, in no form and "+
+			"without working: the prompt asks for neither. Ask for both, by model.template or in the problems, or begin with onering sft",
+			len(p.graded)/len(p.round.Problems), len(p.round.Problems), per(alone), example(p.graded[0].Text))
+	}
 	return found("too-hard", "no response is right (pass@%d is %.3g on %d problems), although %s have an answer, "+
 		"of which %s of the pairs agree: the model does not solve these. Take easier problems, or begin with onering sft",
 		len(p.graded)/len(p.round.Problems), p.right, len(p.round.Problems), per(answered), per(p.agree))

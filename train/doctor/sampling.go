@@ -50,7 +50,7 @@ func (p *reading) sampling() *Finding {
 	case p.same > 0.8:
 		return found("no-variety", "%s: the model is certain of its answers, and right in %s. Begin with another model, or raise rollout.temperature",
 			same, per(p.right))
-	case filters != "" && p.Settings["rollout.logp"] != "kept" && p.hidden > 4: // the two are equal on average where the model's own distribution is sampled
+	case filters != "" && p.Settings["rollout.logp"] != "kept" && p.hidden > 4 && p.surprise < 0.88*p.entropy: // the two are equal on average where the model's own distribution is sampled
 		return found("filter", "with %s training does not see what the model would write: the sampled tokens have %.2g nats "+
 			"each, of the %.2g that the model's distribution has. Leave it out of [rollout], or train the "+
 			"filtered policy with rollout.logp = \"kept\"", filters, p.surprise, p.entropy)

@@ -18,7 +18,12 @@ func (f *Facts) planned() (list []Finding) {
 			"below the one that is set: optimizer.warmup = %g, and the run has %d steps. Give it a share of the steps, such as 0.1", warmup, f.Steps).
 			With("optimizer.warmup", 0.1))
 	}
-	if whole := rate * float64(f.Steps); f.Settings["rollout.temperature"] == "" && f.Steps >= 8 && rate > 0 && whole < 1e-6 { // supervised
+	if f.Settings["lora.on"] != "true" && f.Weight > 0 && rate > f.Weight/2 {
+		list = append(list, *found("rate-high", "the learning rate is too high: each step changes a weight by about %.2g, and "+
+			"their typical size is %.2g, so the first steps destroy what the model knows. Lower optimizer.learning_rate (--lr)", rate, f.Weight).
+			With("optimizer.learning_rate", fmt.Sprintf("%.0e", f.Weight/100)))
+	}
+	if whole := rate * float64(f.Steps); f.Steps >= 8 && rate > 0 && whole < 1e-6 {
 		list = append(list, *found("rate-low", "nothing will be learned: all %d steps change a weight by about %.1g. Raise "+
 			"optimizer.learning_rate (--lr) = %g", f.Steps, whole, rate).times(f, "optimizer.learning_rate", 10))
 	}

@@ -3,7 +3,6 @@ package rl
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"onering/data"
@@ -18,24 +17,18 @@ import (
 func (t *trainer) facts() doctor.Facts {
 	c, r, usual := t.Config, t.roller, Default()
 	usual.Objective.Settings, _ = objectives.New(c.Objective.Name)
-	w, prompts := r.policy.Ring.Trained(), r.prompter
-	squares, n := 0.0, 0
-	for i := 0; i < len(w.Data) && r.policy.Env.Device() == "cpu"; i += 1 + len(w.Data)>>16 { // some weights tell their size
-		squares, n = squares+float64(w.Data[i])*float64(w.Data[i]), n+1
-	}
+	prompts, f := r.prompter, train.FactsOf(r.policy)
 	weights := map[string]float64{}
 	if several, ok := c.Reward.Rule.(*reward.Combined); ok && several.Combine != "product" {
 		for _, part := range several.Parts {
 			weights[cmp.Or(part.As, part.Name)] = part.Weight
 		}
 	}
-	return doctor.Facts{
-		Settings: train.Values(&c), Usual: train.Values(&usual, "objective"), Steps: c.steps(), Vocabulary: r.policy.Geometry().Vocab,
-		Parameters: w.Parameters(), Weight: math.Sqrt(squares / float64(max(1, n))),
-		Bare:    !prompts.Template.Talks(prompts.Tokenizer) && prompts.Tokenizer.CheckChat() == nil,
-		Extract: reward.Extract(c.Reward.Rule), Judges: reward.FindsAnswers(c.Reward.Rule), Weights: weights,
-		Neighbor: r.problems.neighbor(), Data: r.problems.faults(t.evaluator.suites, c.Data.Prompt),
-	}
+	f.Settings, f.Usual, f.Steps = train.Values(&c), train.Values(&usual, "objective"), c.steps()
+	f.Bare = !prompts.Template.Talks(prompts.Tokenizer) && prompts.Tokenizer.CheckChat() == nil
+	f.Extract, f.Judges, f.Weights = reward.Extract(c.Reward.Rule), reward.FindsAnswers(c.Reward.Rule), weights
+	f.Neighbor, f.Data = r.problems.neighbor(), r.problems.faults(t.evaluator.suites, c.Data.Prompt)
+	return f
 }
 
 // evidence returns what the finished round shows.

@@ -106,7 +106,8 @@ func Preflight(ctx context.Context, c Config, p *data.Prompter, log *slog.Logger
 		return err
 	}
 	_, suites, err := openSuites(c.Eval, c.Reward.Rule)
-	for _, f := range problems.faults(suites, c.Data.Prompt) {
+	facts := doctor.Facts{Settings: train.Values(&c), Steps: c.steps(), Data: problems.faults(suites, c.Data.Prompt)}
+	for _, f := range doctor.New(facts).Begin() {
 		log.Warn(f.Text, "cause", f.Cause)
 	}
 	for _, s := range suites {

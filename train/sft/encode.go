@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"math"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -55,6 +56,7 @@ type encoder struct {
 	template tokenize.Template
 	limit    int
 	end      int32
+	trial    bool     // nobody learns what is encoded
 	endTexts []string // the special tokens at which sampling stops, as text
 }
 
@@ -200,7 +202,7 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 	if err != nil {
 		return nil, err
 	}
-	if untold := c.NewlyUntold(t); untold != "" {
+	if untold := c.NewlyUntold(t); untold != "" && !e.trial {
 		slog.Warn(untold, "first", place)
 	}
 	if from > 0 {
@@ -243,7 +245,7 @@ func Sequences(path string, template tokenize.TemplateSettings, p *policy.Policy
 	if err != nil {
 		return nil, "", err
 	}
-	rows, report, err := data.LoadDemonstrations(path, c.Data.DemonstrationColumns, data.Options{Keep: e.template.Columns, OnBad: data.WarnLeftOut(log)})
+	rows, report, err := data.LoadDemonstrations(path, c.Data.DemonstrationColumns, data.Options{Keep: e.template.Columns, OnBad: data.LeaveOut})
 	s := new(set)
 	if err == nil {
 		report.Log(log, path)

@@ -40,6 +40,7 @@ type trainer struct {
 	shown    bool // the observer knows that steps have begun
 	finished bool // the model is written
 
+	known []doctor.Finding // what is wrong before the first step
 	// together is how many demonstrations are learned as one, and per how many examples that takes: 1, or
 	// those of a preference.
 	together, per int
@@ -103,7 +104,46 @@ func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstrati
 		Optimizer: c.Optimizer.Rule, MaxGradNorm: c.Optimizer.MaxGradNorm,
 		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.prefer == nil),
 	})
+	if err == nil && t.prefer == nil && s.Ranks.Size() == 1 && s.Policy.Tokenizer.CheckChat() == nil {
+		t.known = t.inChat(encoder, list)
+	}
 	return err
+}
+
+// inChat says whether the model knows the responses to prompts that are texts better behind its
+// chat template than behind the prompts as they are learned. A few demonstrations show it.
+func (t *trainer) inChat(bare *encoder, list []data.Demonstration) []doctor.Finding {
+	c := t.Config
+	c.Model.Template = "chat"
+	chat, err := c.Encoder(bare.policy)
+	if err != nil {
+		return nil
+	}
+	chat.trial = true
+	var loss [2]float64 // of a token, bare and in the chat template
+	for k, e := range []*encoder{bare, chat} {
+		s := new(set)
+		for _, d := range list[:min(16, len(list))] {
+			x, err := e.Encode(d)
+			if err != nil || d.Chat != nil || d.Whole || bare.template.Chat {
+				return nil
+			}
+			if x != nil {
+				s.Examples, s.tokens = append(s.Examples, *x), s.tokens+x.sequence().Count()
+			}
+		}
+		scores, err := t.score(context.Background(), s.Examples)
+		if err != nil {
+			return nil // training meets it again
+		}
+		loss[k] = s.loss(scores)
+	}
+	if !(loss[1] < 0.7*loss[0]-0.1) {
+		return nil
+	}
+	f := &doctor.Finding{Cause: "template", Text: fmt.Sprintf("the prompts lack the chat template that the model knows: behind it the responses of the first "+
+		"demonstrations have a loss of %.3g, and of %.3g behind the prompts as they are. Set model.template = \"chat\" (--template chat)", loss[1], loss[0])}
+	return []doctor.Finding{*f.With("model.template", "chat")}
 }
 
 // sets are the demonstrations that are learned and, if there are any, those held out.
@@ -328,14 +368,19 @@ func (t *trainer) heldOutLoss(scores learn.Scores) (loss float64, figures metric
 		figures = t.prefer.record(pairs)
 		return loss.Value, figures, fmt.Sprintf("accuracy %.1f %%", 100*figures.Float("accuracy"))
 	}
+	loss = t.heldOut.loss(scores)
+	return loss, metrics.Record{}.With("perplexity", math.Exp(loss)).With("tokens", t.heldOut.tokens), fmt.Sprintf("perplexity %.4g", math.Exp(loss))
+}
+
+// loss returns the mean of -log p over the learned tokens.
+func (s *set) loss(scores learn.Scores) float64 {
 	total := 0.0
 	for _, row := range scores.LogProb {
 		for _, logp := range row {
 			total -= logp
 		}
 	}
-	loss = total / float64(t.heldOut.tokens)
-	return loss, metrics.Record{}.With("perplexity", math.Exp(loss)).With("tokens", t.heldOut.tokens), fmt.Sprintf("perplexity %.4g", math.Exp(loss))
+	return total / float64(s.tokens)
 }
 
 // score returns the log-probs of examples under the weights as they are.
@@ -412,12 +457,16 @@ func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 
 // Plan implements train.Task.
 func (t *trainer) Plan() train.Plan {
-	c := t.Config
+	c, facts := t.Config, train.FactsOf(t.run.Policy)
+	facts.Settings, facts.Steps, facts.Data = train.Values(&c), t.steps(), t.known
+	if t.prefer == nil {
+		facts.Frequency = t.learn.frequency()
+	}
 	p := train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving:    train.Saving{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
 		Stopping:  c.Train.Stopping,
-		Objective: t.name(), Settings: c.decisive(), Facts: doctor.Facts{Settings: train.Values(&c), Steps: t.steps()},
+		Objective: t.name(), Settings: c.decisive(), Facts: facts,
 		Former:   map[string]string{"optimizer.name": "adamw"}, // for checkpoints from before it was a setting
 		Others:   train.Values(&c, "train", "distributed"),
 		Problems: digest(t.sets()...), Things: "demonstrations", Changed: "there are other demonstrations",
