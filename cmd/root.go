@@ -429,7 +429,7 @@ func settingCalled(c *cobra.Command, flag string) string {
 	hint := run.Called(flag)
 	for column, names := range map[string][]string{"prompt": data.PromptNames, "answer": data.AnswerNames} {
 		if hint == "" && slices.Contains(names, strings.ReplaceAll(flag, "-", "_")) {
-			hint = run.Called(column + "_key")
+			hint = cmp.Or(run.Called(column), run.Called(column+"_key"))
 		}
 	}
 	return hint
