@@ -153,4 +153,10 @@ func TestForeignFlags(t *testing.T) {
 			t.Errorf("%s --%s, want %s: %s", x[0], x[1], x[2], stderr)
 		}
 	}
+	if _, stderr := onering("sft", "--model_name_or_path=m", "--dataset_name", "d", "--bf16", "--out", "o"); strings.Count(stderr, "; here it is --") != 3 {
+		t.Errorf("not all unknown flags are answered at once: %s", stderr)
+	}
+	if _, stderr := onering("serve", "DIR"); !strings.Contains(stderr, "a model is named with --model DIR") {
+		t.Error(stderr)
+	}
 }

@@ -90,7 +90,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		running = true
 	}
 	if !running {
-		err = explainUsage(command, err)
+		err = explainUsage(command, err, args)
 	}
 	printed, elsewhere := ranks.Said(err)
 	if elsewhere {
@@ -382,7 +382,7 @@ func newVersion() *cobra.Command {
 
 // explainUsage rewrites the libraries' errors about a flag in the words of this
 // program: the flag, what is wrong with it, and what it takes.
-func explainUsage(c *cobra.Command, err error) error {
+func explainUsage(c *cobra.Command, err error, args []string) error {
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if wanted := kinds[value.GetFlag().Value.Type()]; wanted != "" {
 			return fmt.Errorf("--%s %q: must be %s", value.GetFlag().Name, value.GetValue(), wanted)
@@ -390,10 +390,20 @@ func explainUsage(c *cobra.Command, err error) error {
 		return fmt.Errorf("--%s: %w", value.GetFlag().Name, value.Unwrap())
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
-		var names []string
+		var names, told []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		name := unknown.GetSpecifiedName()
-		return fmt.Errorf("%w%s", err, cmp.Or(settingCalled(c, name), settings.DidYouMean(name, names)))
+		var list []error
+		for _, arg := range args { // the library stops at the first
+			name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			if arg == "--" {
+				break
+			}
+			if strings.HasPrefix(arg, "--") && c.Flags().Lookup(name) == nil && !slices.Contains(told, name) {
+				told = append(told, name)
+				list = append(list, fmt.Errorf("unknown flag: --%s%s", name, cmp.Or(settingCalled(c, name), settings.DidYouMean(name, names))))
+			}
+		}
+		return cmp.Or(errors.Join(list...), err)
 	}
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("%w: %s", err, purpose(missing.GetFlag()))
@@ -445,7 +455,11 @@ func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []stri
 	}
 	for n, arg := range slices.Backward(args) {
 		if validate(c, args[:n]) == nil {
-			return fmt.Errorf("%q is an argument too many: %s", arg, c.UseLine())
+			named := ""
+			if model := c.Flags().Lookup("model"); model != nil && !model.Changed {
+				named = "; a model is named with --model " + shellQuoted(arg)
+			}
+			return fmt.Errorf("%q is an argument too many: %s%s", arg, c.UseLine(), named)
 		}
 	}
 	return fmt.Errorf("an argument is missing: %s", c.UseLine())

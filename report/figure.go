@@ -149,7 +149,7 @@ func linesOf(runs []*Run, table func(*Run) *table, metric string) (lines []point
 
 // figure draws the traces of every group, at most limit points per line.
 func (p plot) figure(groups []*group, limit, runs int) figure {
-	f := figure{ID: p.id, Title: p.title, Note: p.note, X: "step", Kind: "line"}
+	f, drawn := figure{ID: p.id, Title: p.title, Note: p.note, X: "step", Kind: "line"}, make([]bool, len(p.traces))
 	for k, g := range groups {
 		for ti, t := range p.traces {
 			// With many runs only the first trace stays readable.
@@ -160,6 +160,7 @@ func (p plot) figure(groups []*group, limit, runs int) figure {
 			if len(lines) == 0 {
 				continue
 			}
+			drawn[ti] = true
 			if !several || runs <= maxRunLines && ti == 0 {
 				for _, l := range lines {
 					f.add(g.name, t, thin(l, limit), k, several)
@@ -168,6 +169,12 @@ func (p plot) figure(groups []*group, limit, runs int) figure {
 			if several {
 				f.add(g.name, t, thin(average(lines), limit), k, false)
 			}
+		}
+	}
+	for ti, style := range []string{"Solid: ", "Dashed: ", "Dotted: "}[:min(3, len(drawn))] {
+		before, sentence, found := strings.Cut(f.Note, style)
+		if _, after, _ := strings.Cut(sentence, ". "); found && !drawn[ti] { // it explains a line that is not there
+			f.Note = strings.TrimSpace(before + after)
 		}
 	}
 	if text, ok := p.unchanged(groups); ok {

@@ -210,8 +210,16 @@ func (r *Run) wrongFinding() (finding, bool) {
 		f.Text = fmt.Sprintf("None of the %d responses of round %d.", v.all, v.round)
 	default:
 		f.Show = "wrong"
-		f.Text = fmt.Sprintf("%d of the %d responses of round %d: %d with a wrong answer, %d truncated, %d without an answer.",
-			v.wrong, v.all, v.round, v.wrong-v.truncated-v.unanswered, v.truncated, v.unanswered)
+		var parts []string
+		for _, x := range []struct {
+			n    int
+			what string
+		}{{v.wrong - v.truncated - v.unanswered, "with a wrong answer"}, {v.truncated, "truncated"}, {v.unanswered, "without an answer"}} {
+			if x.n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", x.n, x.what))
+			}
+		}
+		f.Text = fmt.Sprintf("%d of the %d responses of round %d: %s.", v.wrong, v.all, v.round, strings.Join(parts, ", "))
 	}
 	return f, v.all > 0
 }

@@ -196,8 +196,8 @@ func (r *Run) about() string {
 		return "no run.toml"
 	}
 	if r.supervised() {
-		return fmt.Sprintf("supervised on %s, %s; %d steps, learning rate %s", c["data.train"], c["model.path"], r.Steps.Len(), c["optimizer.learning_rate"])
+		return fmt.Sprintf("supervised on %s, model %s; %d steps, learning rate %s", c["data.train"], c["model.path"], r.Steps.Len(), c["optimizer.learning_rate"])
 	}
-	return fmt.Sprintf("%s on %s, %s; %d of %s rounds, %d steps, learning rate %s",
+	return fmt.Sprintf("%s on %s, model %s; %d of %s rounds, %d steps, learning rate %s",
 		c["objective.name"], c["data.train"], c["model.path"], r.Rounds.Len(), c["train.rounds"], r.Steps.Len(), c["optimizer.learning_rate"])
 }

@@ -238,7 +238,7 @@
       const tr = el("tr");
       r.cells.forEach((v, i) => {
         const c = table.columns[i];
-        const td = el("td", c.digits < 0 ? "text" : "", c.digits < 0 ? v : v === null ? "" : v.toFixed(c.digits));
+        const td = el("td", c.digits < 0 ? "text" : "", c.digits < 0 ? v : v === null ? "" : v !== 0 && Math.abs(v) < 10 ** -c.digits ? show(v) : v.toFixed(c.digits));
         if (i === 0) td.prepend(dot(r.color));
         tr.append(td);
       });

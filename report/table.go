@@ -69,7 +69,7 @@ var results = []result{
 		}
 		return math.NaN()
 	}},
-	{"log-prob gap", "largest difference between sampler and learner", 7, func(r *Run) float64 { return stat.Quantile(r.Rounds.Column("logp_gap_max"), 1) }},
+	{"log-prob gap", "largest difference between sampler and learner", 4, func(r *Run) float64 { return stat.Quantile(r.Rounds.Column("logp_gap_max"), 1) }},
 }
 
 // lastTenth returns the mean of a metric over the last tenth of the rounds, or NaN if no
