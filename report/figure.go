@@ -173,7 +173,8 @@ func (p plot) figure(groups []*group, limit, runs int) figure {
 	}
 	for ti, style := range []string{"Solid: ", "Dashed: ", "Dotted: "}[:min(3, len(drawn))] {
 		before, sentence, found := strings.Cut(f.Note, style)
-		if _, after, _ := strings.Cut(sentence, ". "); found && !drawn[ti] { // it explains a line that is not there
+		_, after, _ := strings.Cut(sentence, ". ")
+		if found && !drawn[ti] { // it explains a line that is not there
 			f.Note = strings.TrimSpace(before + after)
 		}
 	}
