@@ -127,7 +127,7 @@ func ReadText(f *ConfigFile, otherwise, tied string) (Design, error) {
 		return nil, f.Err()
 	}
 	f.within = text
-	for _, key := range append(slices.Clone(dtypeKeys), "tie_word_embeddings", "eos_token_id", "pad_token_id", "initializer_range", "quantization_config") {
+	for _, key := range append(slices.Clone(dtypeKeys), "tie_word_embeddings", "eos_token_id", "pad_token_id", "initializer_range", Quantized) {
 		if !text.Has(key) && f.Has(key) {
 			text.members[key] = f.members[key]
 		}
@@ -203,6 +203,9 @@ func (f *ConfigFile) ids(key string) []int32 {
 	return ids
 }
 
+// Quantized is the key that says how tensors of fewer bits were written.
+const Quantized = "quantization_config"
+
 // dtypeKeys name the type of the tensors, in transformers 5 and before it.
 var dtypeKeys = []string{"dtype", "torch_dtype"}
 
@@ -228,7 +231,7 @@ func (f *ConfigFile) dtype() DType {
 }
 
 // withDType returns the text of config.json with the tensors' type, if stated, replaced
-// by d: transformers loads a model in the stated type.
+// by d, since transformers loads a model in the stated type, and without how it was quantized.
 func withDType(config []byte, d DType) ([]byte, error) {
 	var out []byte
 	done := 0
@@ -238,6 +241,15 @@ func withDType(config []byte, d DType) ([]byte, error) {
 			out = append(out, config[done:at]...)
 			out = strconv.AppendQuote(out, dtypeNames[d])
 			done = at + len(value)
+		case key == Quantized:
+			before := bytes.TrimRight(config[done:bytes.LastIndexByte(config[:at], ':')], " \t\r\n")
+			before = bytes.TrimRight(bytes.TrimSuffix(before, []byte(strconv.Quote(key))), " \t\r\n")
+			rest := bytes.TrimLeft(config[at+len(value):], " \t\r\n")
+			done = at + len(value)
+			if !bytes.HasSuffix(before, []byte(",")) && bytes.HasPrefix(rest, []byte(",")) {
+				done = len(config) - len(rest) + 1 // it was the first of several
+			}
+			out = append(out, bytes.TrimSuffix(before, []byte(","))...)
 		case key == "text_config" && bytes.HasPrefix(value, []byte("{")):
 			text, err := withDType(value, d)
 			out, done = append(append(out, config[done:at]...), text...), at+len(value)

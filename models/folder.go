@@ -24,6 +24,8 @@ type Folder struct {
 	names []string
 	where map[string]*File
 	index map[string]string // from a tensor to its shard; nil without an index
+
+	blockwise map[string]*blockwise // matrices that are several tensors; see openNF4
 }
 
 // OpenFolder opens the tensor files of the folder dir and checks their headers. A shard
@@ -195,6 +197,9 @@ func (d *Folder) Names() []string { return d.names }
 
 // Info returns a tensor's entry in the header of its file.
 func (d *Folder) Info(name string) (tensorInfo, bool) {
+	if b := d.blockwise[name]; b != nil {
+		return b.info(), true
+	}
 	if f := d.where[name]; f != nil {
 		return f.Info(name)
 	}
@@ -203,6 +208,9 @@ func (d *Folder) Info(name string) (tensorInfo, bool) {
 
 // ReadFloat32 implements Source.
 func (d *Folder) ReadFloat32(name string, dst []float32, first int) error {
+	if b := d.blockwise[name]; b != nil {
+		return b.readFloat32(dst, first)
+	}
 	f := d.where[name]
 	if f == nil {
 		return fmt.Errorf("models: %s: tensor %q: not in any file: %w", d.dir, name, fs.ErrNotExist)

@@ -74,8 +74,12 @@ func (m Model) open(dir string, layout *Layout) (*modelSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := m.source(folder)
-	if err = cmp.Or(folder.complete(layout), layout.Check(src)); err != nil {
+	var src *modelSource
+	if err = folder.openNF4(); err == nil {
+		src = m.source(folder)
+		err = cmp.Or(folder.complete(layout), layout.Check(src))
+	}
+	if err != nil {
 		folder.Close()
 		return nil, err
 	}
@@ -105,7 +109,7 @@ func (m Model) narrowRange(c Compute) (from, to int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	from, to = arch.Copied()
+	from, to = arch.Held()
 	return from, to, nil
 }
 

@@ -120,7 +120,7 @@ func TestConfigErrors(t *testing.T) {
 		{`"use_sliding_window": false`, `"use_sliding_window": true`, "use_sliding_window true is not supported"},
 		{`"use_mrope": false`, `"use_mrope": true`, "use_mrope true"},
 		{`"attention_dropout": 0.0`, `"attention_dropout": 0.1`, "attention_dropout 0.1"},
-		{`"use_cache": true`, `"quantization_config": {"bits": 4}`, `quantization_config {"bits": 4}: quantized weights are not supported: if the tensors have 16 bits`},
+		{`"use_cache": true`, `"quantization_config": {"bits": 4}`, `quantization_config {"bits": 4}: quantized weights are not supported, but for those of bitsandbytes in nf4: if the tensors have 16 bits`},
 		{`"use_cache": true`, `"rope_scaling": {"type": "yarn", "factor": 0.5}`, `rope_scaling: factor (0.5) must be at least 1`},
 		{`"use_cache": true`, `"rope_parameters": {"rope_type": "linear"}`, `rope_parameters: no factor, which rope_type "linear" needs`},
 		{`"use_cache": true`, `"rope_parameters": {"rope_type": "dynamic"}`, `rope_parameters: rope_type "dynamic" is not supported`},

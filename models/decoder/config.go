@@ -13,9 +13,15 @@ import (
 // compute (experts, other scalings of the rotary embedding, quantized weights ...) is an error
 // that names the key. Keys that the family has read before are its own matter.
 func Read(c *models.ConfigFile, s Shape) (Shape, error) {
-	if quantized := "quantization_config"; c.Has(quantized) {
-		c.Fail("%s %.60s: quantized weights are not supported: if the tensors have 16 bits or more, as after a merge "+
-			"of QLoRA, remove this key from config.json; else name the model that was quantized", quantized, c.JSON(quantized))
+	if how := c.Object(models.Quantized); how != nil {
+		var method, kind string
+		how.Decode("quant_method", &method, "a text")
+		how.Decode("bnb_4bit_quant_type", &kind, "a text")
+		if method != "bitsandbytes" || kind != "nf4" {
+			c.Fail("%s %.60s: quantized weights are not supported, but for those of bitsandbytes in nf4: if the tensors have 16 bits or more, "+
+				"as after a merge of QLoRA, remove this key from config.json; else name the model that was quantized, and hold it with --base-dtype",
+				models.Quantized, c.JSON(models.Quantized))
+		}
 	}
 	for _, only := range fixed {
 		if !c.Seen(only.key) {
