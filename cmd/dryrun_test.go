@@ -78,12 +78,14 @@ func TestForeseen(t *testing.T) {
 func TestAutoTypes(t *testing.T) {
 	for _, x := range []struct{ device, dtype, base, want string }{
 		{"cpu", "float32", "int8", ""},
+		{"cpu", "bfloat16", "nf4", ""},
+		{"cpu", "float16", "int8", `lora.base_dtype = "int8": goes with model.dtype float32 or bfloat16`},
 		{"cpu", "bfloat16", "float32", ""},
 		{"cuda:0", "float32", "float32", ""},
 		{"cuda:0", "bfloat16", "float32", ""},
-		{"cuda:0", "float32", "int8", `auto is cuda:0 on this machine, and lora.base_dtype = "int8": is for an adapter`},
+		{"cuda:0", "float32", "int8", `auto is cuda:0 on this machine, and lora.base_dtype = "int8": is for the CPU`},
 	} {
-		err := checkAuto(x.device, x.base, true, x.dtype)
+		err := checkAuto(x.device, x.base, x.dtype)
 		if err == nil && x.want != "" || err != nil && (x.want == "" || !isUsage(err) || !strings.Contains(err.Error(), x.want)) {
 			t.Errorf("%+v: %v", x, err)
 		}

@@ -199,14 +199,14 @@ func (r *resolved) folders(c *cobra.Command, named map[string]string) (model str
 func foreseenDevice(c *cobra.Command, where policy.RuntimeConfig, l train.LoRAConfig, dtype string) (string, error) {
 	device, _, err := where.Options().Foresee(c.Context())
 	if err == nil && where.Device == "auto" {
-		err = checkAuto(device, l.BaseDType, l.On, dtype)
+		err = checkAuto(device, l.BaseDType, dtype)
 	}
 	return device, err
 }
 
 // checkAuto refuses the types that the device which auto chooses does not have.
-func checkAuto(device, base string, adapted bool, dtype string) error {
-	if errs := policy.CheckTypes(dtype, base, adapted, device); len(errs) > 0 {
+func checkAuto(device, base, dtype string) error {
+	if errs := policy.CheckTypes(dtype, base, device); len(errs) > 0 {
 		return usageError{settings.About(fmt.Errorf("the device auto is %s on this machine, and %w; choose the device cpu, or float32",
 			device, errors.Join(errs...)), "model.dtype", "lora.base_dtype")}
 	}

@@ -39,15 +39,16 @@ type Compute struct {
 	// Adapter describes the products that Programs compute beside the model; nil for the model
 	// alone.
 	Adapter *Adapter
-	// Base is the type that holds the layers' matrices where an Adapter is trained in
-	// their place: F32 (also Invalid), BF16, F16 or I8, in which every Block elements of
-	// a row have a scale. The Programs convert the matrices as they run and compute in
-	// Type, which must be F32.
+	// Base is the type that holds the layers' matrices where they are not trained, but perhaps
+	// an Adapter is in their place: F32 (also Invalid), BF16, F16, I8 or NF4. The Programs
+	// convert the matrices as they run and compute in Type, on a CPU: F32 or BF16.
 	Base DType
 }
 
 // Narrow reports whether the layers' matrices are held only in a type of fewer bits than F32.
-func (c Compute) Narrow() bool { return c.Base == BF16 || c.Base == F16 || c.Base == I8 }
+func (c Compute) Narrow() bool {
+	return c.Base == BF16 || c.Base == F16 || c.Base == I8 || c.Base == NF4
+}
 
 // A Provider is a part of ONNX Runtime with kernels for one kind of device.
 type Provider int
@@ -228,9 +229,11 @@ type Architecture interface {
 	GradNorm() (Program, error)
 	// Copied returns the range of weight elements, from inclusive to exclusive, that the
 	// Programs read from a copy of type Compute. The optimizer's update writes that copy.
-	// With a Base of fewer bits it is the range of the matrices in that type, which
-	// nothing writes. The range is empty if both are F32.
+	// The range is empty in F32.
 	Copied() (from, to int)
+	// Held returns the range of weight elements whose matrices are held in a Base of fewer bits
+	// alone, which nothing writes. The range is empty without one.
+	Held() (from, to int)
 }
 
 // A HeadForm says what the Programs of the head do besides the log-softmax.

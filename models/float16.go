@@ -112,11 +112,11 @@ func Encode(dst []byte, src []float32, d DType) {
 }
 
 // overflow returns the index of the first finite element of src that becomes infinite in
-// type d, or -1; for int8 the index of the first element that is not finite.
+// type d, or -1; for int8 and NF4 the index of the first element that is not finite.
 func overflow(src []float32, d DType) int {
 	var limit float32 // the smallest magnitude that rounds to infinity
 	switch d {
-	case I8: // int8 has neither infinities nor NaN
+	case I8, NF4: // which have neither infinities nor NaN
 		return slices.IndexFunc(src, func(f float32) bool { return f-f != 0 })
 	case F16:
 		limit = 65520

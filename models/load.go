@@ -126,13 +126,13 @@ func (w *Weights) Load(src source) error {
 // loadPart reads up to loadChunk elements of a tensor, beginning with element first.
 func (w *Weights) loadPart(src source, name string, p place, first int) error {
 	at, n := p.Offset+first, min(p.Size-first, loadChunk)
-	if !w.Narrow.holds(p) {
+	if !w.Narrow.Holds(p) {
 		return src.ReadFloat32(w.Layout.InFile(name), w.Data[at:at+n], first)
 	}
 	wide := make([]float32, min(n, 1<<18))
 	for done := 0; done < n; done += len(wide) {
 		wide = wide[:min(len(wide), n-done)]
-		if err := src.ReadFloat32(name, wide, first+done); err != nil {
+		if err := src.ReadFloat32(w.Layout.InFile(name), wide, first+done); err != nil {
 			return err
 		}
 		if i := overflow(wide, w.Narrow.DType); i >= 0 {

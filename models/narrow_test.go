@@ -122,7 +122,7 @@ func TestNarrowOverflow(t *testing.T) {
 func TestInt8(t *testing.T) {
 	dir, want := savedAs(t, blockConfig, func(w *models.Weights) {
 		x, _, _ := w.View("model.layers.1.mlp.down_proj.weight")
-		clear(x[:models.Block]) // a block without a scale
+		clear(x[:models.BlockOf(models.I8)]) // a block without a scale
 	})
 	_, w, err := models.LoadHeld(dir, models.Compute{Base: models.I8})
 	if err != nil {
@@ -143,11 +143,11 @@ func TestInt8(t *testing.T) {
 		}
 		matrices++
 		scales := w.Narrow.ScalesOf(p)
-		if len(scales) != p.Size/models.Block {
+		if len(scales) != p.Size/models.BlockOf(models.I8) {
 			t.Fatalf("%s has %d scales", x.Name, len(scales))
 		}
 		for i, v := range x.Data {
-			scale, q := scales[i/models.Block], float32(int8(w.Narrow.Data[p.Offset+i-w.Narrow.From]))
+			scale, q := scales[i/models.BlockOf(models.I8)], float32(int8(w.Narrow.Data[p.Offset+i-w.Narrow.From]))
 			off := float64(got[i] - v)
 			if got[i] != q*scale || q < -127 || math.Abs(off) > 0.5001*float64(scale) {
 				t.Fatalf("%s: element %d is %g, held as %g * %g", x.Name, i, v, q, scale)
@@ -166,6 +166,57 @@ func TestInt8(t *testing.T) {
 	}
 	odd, _ := saved(t, func(*models.Weights) {})
 	if _, _, err := models.LoadHeld(odd, models.Compute{Base: models.I8}); err == nil || !strings.Contains(err.Error(), `those of "self_attn.qkv_proj" are 12: hold it in bfloat16`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestNF4: each number of a base in NF4 is the nearest of its block's, the largest of which is that
+// of the weights.
+func TestNF4(t *testing.T) {
+	const zeros = "model.layers.1.mlp.down_proj.weight"
+	config := strings.Replace(blockConfig, `96`, `128`, 1)
+	dir, want := savedAs(t, config, func(w *models.Weights) {
+		x, _, _ := w.View(zeros)
+		clear(x[:64])
+	})
+	_, w, err := models.LoadHeld(dir, models.Compute{Base: models.NF4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	all, pairs := make([]float32, len(want.Data)), models.NF4Pairs()
+	w.Each(func(first int, part []float32) { copy(all[first:], part) })
+	for _, x := range want.Tensors() {
+		p, _ := w.Layout.Find(x.Name)
+		got := all[p.Offset : p.Offset+p.Size]
+		if !w.Narrow.Holds(p) {
+			if !slices.Equal(got, x.Data) {
+				t.Errorf("%s has changed", x.Name)
+			}
+			continue
+		}
+		d, shape, data := w.Narrow.Stored(p)
+		if d != models.U8 || !slices.Equal(shape, []int{x.Shape[0], x.Shape[1] / 2}) || len(data) != p.Size/2 {
+			t.Fatalf("%s is stored as %v %v in %d bytes", x.Name, d, shape, len(data))
+		}
+		scales := w.Narrow.ScalesOf(p)
+		for i, v := range x.Data {
+			scale := scales[i/64]
+			if got[i] != pairs[2*int(data[i/2])+i%2]*scale {
+				t.Fatalf("%s: element %d is %g, and not what its bits stand for", x.Name, i, got[i])
+			}
+			for k := range 16 {
+				if other := pairs[2*k+1] * scale; math.Abs(float64(other-v)) < math.Abs(float64(got[i]-v))*(1-1e-6) {
+					t.Fatalf("%s: element %d is %g, held as %g, and %g is nearer", x.Name, i, v, got[i], other)
+				}
+			}
+		}
+		if x.Name == zeros && (scales[0] != 0 || slices.Max(got[:64]) != 0 || slices.Min(got[:64]) != 0) {
+			t.Errorf("a block of zeros has become %v", got[:64])
+		}
+	}
+	odd, _ := savedAs(t, blockConfig, func(*models.Weights) {})
+	if _, _, err := models.LoadHeld(odd, models.Compute{Base: models.NF4}); err == nil || !strings.Contains(err.Error(), `those of "mlp.down_proj" are 96: hold it in bfloat16`) {
 		t.Errorf("error %v", err)
 	}
 }

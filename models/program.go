@@ -33,6 +33,8 @@ const (
 	F16     DType = 10
 	F64     DType = 11
 	BF16    DType = 16
+	// NF4 holds matrices in four bits a number, two numbers to a U8; see narrow.
+	NF4 DType = -4
 )
 
 // A Port is one input or output of a Program. Each entry of Shape is a decimal

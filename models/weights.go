@@ -3,7 +3,6 @@ package models
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"sort"
 	"unsafe"
@@ -40,7 +39,7 @@ func NewWeights(l *Layout) (*Weights, error) {
 // shape. It does not find tensors of Narrow.
 func (w *Weights) View(name string) ([]float32, []int, bool) {
 	p, ok := w.Layout.Find(name)
-	if !ok || w.Narrow.holds(p) {
+	if !ok || w.Narrow.Holds(p) {
 		return nil, nil, false
 	}
 	return w.Data[p.Offset : p.Offset+p.Size : p.Offset+p.Size], p.Shape, true
@@ -108,48 +107,6 @@ func (w *Weights) Close() error {
 	return nil
 }
 
-// narrow are the matrices of Weights that are held in fewer bits in place of float32:
-// those of whole matrices between two elements of the arena. They cannot be trained.
-// Element i of the arena lies at i-From of Data, times the size of the type.
-//
-// In int8, every Block elements of a row have a scale, by which they are multiplied. The
-// largest of them is 127 times the scale, so rounding moves an element by at most 1/254 of
-// the largest. The scale of the block of element i is (i-From)/Block of Scales.
-type narrow struct {
-	DType    DType // BF16, F16 or I8
-	From, To int
-	Data     []byte
-	Scales   []float32 // the scales of I8
-}
-
-// Block is how many elements of a row share one scale in int8.
-const Block = 32
-
-// ScaleSuffix is appended to a matrix's name for the name of its scales.
-const ScaleSuffix = ".scale"
-
-// newNarrow makes the narrow for the elements between two places of an arena, in memory
-// of NarrowBytes bytes.
-func newNarrow(d DType, from, to int, memory []byte) *narrow {
-	n := &narrow{DType: d, From: from, To: to, Data: memory[: (to-from)*d.Size() : (to-from)*d.Size()]}
-	if d == I8 {
-		scales := memory[NarrowBytes(d, to-from)-4*scalesOf(to-from):]
-		n.Scales = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(scales))), scalesOf(to-from))
-	}
-	return n
-}
-
-// scalesOf returns how many scales n elements have, wherever the first block begins.
-func scalesOf(n int) int { return n/Block + 1 }
-
-// NarrowBytes returns how many bytes the matrices of n elements take in a type, scales included.
-func NarrowBytes(d DType, n int) int {
-	if d != I8 {
-		return d.Size() * n
-	}
-	return (n+3)/4*4 + 4*scalesOf(n)
-}
-
 // newNarrowWeights is NewWeights for weights whose matrices between two places of the
 // arena are stored in the type d. View does not find those matrices, and their elements
 // in Data take no memory.
@@ -181,72 +138,13 @@ func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 	for _, name := range w.Layout.names {
 		p := w.Layout.place[name]
 		data := w.Data[p.Offset : p.Offset+p.Size]
-		if out.Narrow.holds(p) {
+		if out.Narrow.Holds(p) {
 			out.Narrow.encode(p.Offset, data)
 		} else {
 			copy(out.Data[p.Offset:], data)
 		}
 	}
 	return out, nil
-}
-
-// holds reports whether n has the tensor.
-func (n *narrow) holds(p place) bool {
-	return n != nil && len(p.Shape) > 1 && n.From <= p.Offset && p.Offset+p.Size <= n.To
-}
-
-// at returns the bytes of count elements from element first on.
-func (n *narrow) at(first, count int) []byte {
-	size := n.DType.Size()
-	return n.Data[size*(first-n.From):][: size*count : size*count]
-}
-
-// scales returns the scales of count elements from element first on, which must begin a block.
-func (n *narrow) scales(first, count int) []float32 {
-	return n.Scales[(first-n.From)/Block:][: count/Block : count/Block]
-}
-
-// ScalesOf returns the scales of a matrix in int8.
-func (n *narrow) ScalesOf(p place) []float32 { return n.scales(p.Offset, p.Size) }
-
-// encode rounds elements and stores them from element first on. In int8 they must be
-// whole blocks.
-func (n *narrow) encode(first int, src []float32) {
-	to := n.at(first, len(src))
-	if n.DType != I8 {
-		Encode(to, src, n.DType)
-		return
-	}
-	scales := n.scales(first, len(src))
-	for b := range scales {
-		block, largest := src[b*Block:(b+1)*Block], float32(0)
-		for _, x := range block {
-			largest = max(largest, float32(math.Abs(float64(x))))
-		}
-		scale := largest / 127
-		scales[b] = scale
-		for i, x := range block {
-			q := float64(0)
-			if scale > 0 {
-				q = math.RoundToEven(float64(x) / float64(scale))
-			}
-			to[b*Block+i] = byte(int8(max(-127, min(127, q))))
-		}
-	}
-}
-
-// decode converts elements from element first on to float32. In int8 they must be whole blocks.
-func (n *narrow) decode(dst []float32, first int) {
-	from := n.at(first, len(dst))
-	if n.DType != I8 {
-		Decode(dst, from, n.DType)
-		return
-	}
-	for b, scale := range n.scales(first, len(dst)) {
-		for i := b * Block; i < (b+1)*Block; i++ {
-			dst[i] = float32(int8(from[i])) * scale
-		}
-	}
 }
 
 // Each calls f with all elements in order, a portion at a time; first is the index of the
@@ -261,7 +159,7 @@ func (w *Weights) Each(f func(first int, part []float32)) {
 	at := 0
 	for _, fused := range w.Layout.fused {
 		p := w.Layout.place[fused.Name]
-		if !w.Narrow.holds(p) {
+		if !w.Narrow.Holds(p) {
 			continue
 		}
 		if at < p.Offset {

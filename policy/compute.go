@@ -26,7 +26,7 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 var ComputeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
 
 // BaseTypes are the values of lora.base_dtype.
-var BaseTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16, "int8": models.I8}
+var BaseTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16, "int8": models.I8, "nf4": models.NF4}
 
 // A RuntimeConfig says where the graphs run.
 type RuntimeConfig struct {
@@ -41,20 +41,17 @@ func (c RuntimeConfig) Options() runtime.Options {
 }
 
 // CheckTypes reports a device that does not exist, and a type to hold the layers in that does not
-// go with it and the type to compute in. Each error is a *settings.Error; adapted
-// says that there is an adapter.
-func CheckTypes(dtype, base string, adapted bool, device string) (errs settings.Errors) {
+// go with it and the type to compute in. Each error is a *settings.Error.
+func CheckTypes(dtype, base, device string) (errs settings.Errors) {
 	errs.Want("runtime.device", device, runtime.IsDevice(device), "must be "+runtime.Devices())
-	remedy := refusedBase(base, adapted, dtype, device)
+	remedy := ""
+	switch {
+	case base == "float32":
+	case device != "cpu" && device != "auto":
+		remedy = "is for the CPU: on a GPU model.dtype says what the layers have"
+	case dtype == "float16":
+		remedy = "goes with model.dtype float32 or bfloat16"
+	}
 	errs.Want("lora.base_dtype", base, remedy == "", remedy)
 	return errs
-}
-
-// refusedBase says why base, a value of lora.base_dtype, cannot hold the layers of a model that
-// computes in dtype on device; adapted says that an adapter is trained. It is "" if base can.
-func refusedBase(base string, adapted bool, dtype, device string) string {
-	if base == "float32" || adapted && dtype == "float32" && (device == "cpu" || device == "auto") {
-		return ""
-	}
-	return "is for an adapter (lora.on) on the CPU, with model.dtype float32"
 }

@@ -373,7 +373,7 @@ func (p *Policy) narrow(compute models.Compute) error {
 	if err != nil {
 		return err
 	}
-	from, to := arch.Copied()
+	from, to := arch.Held()
 	w, err := p.Weights.Narrowed(compute.Base, from, to)
 	if err != nil {
 		return err

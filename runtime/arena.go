@@ -34,8 +34,8 @@ func (p piece) without(pieces []piece) (rest []piece) {
 }
 
 // matrices returns where the matrices of a Layout lie from element from (included), where a
-// tensor begins, to element to (excluded). Programs read vectors, those of norms, in float32
-// and need no copy of them in the type of computing.
+// tensor begins, to element to (excluded). Programs read others, those of norms and convolutions, in
+// float32 and need no copy of them in the type of computing.
 func matrices(l *models.Layout, from, to int) (pieces []piece) {
 	end := to                                         // of the tensor before, padding included
 	for _, name := range slices.Backward(l.Names()) { // Names are in the order of offsets
@@ -43,9 +43,9 @@ func matrices(l *models.Layout, from, to int) (pieces []piece) {
 		x := (piece{p.Offset, end})
 		if from <= p.Offset && p.Offset < to {
 			end = p.Offset
-			if n := len(pieces); len(p.Shape) > 1 && n > 0 && pieces[n-1].from == x.to {
+			if n := len(pieces); len(p.Shape) == 2 && n > 0 && pieces[n-1].from == x.to {
 				pieces[n-1].from = x.from
-			} else if len(p.Shape) > 1 {
+			} else if len(p.Shape) == 2 {
 				pieces = append(pieces, x)
 			}
 		}
@@ -126,9 +126,8 @@ func hostArena(w *models.Weights) *arena {
 	return &arena{weights: w, blocks: []block{{all, host, models.F32, unsafe.Pointer(unsafe.SliceData(w.Data))}}, read: []piece{all}}
 }
 
-// hold finds places for the pieces of w that in lists for each memory, and for their copy unless
-// it has one. Places on a device have unknown content. Upload and Download find the arena
-// afterwards.
+// hold finds places for the pieces of w that in lists for each memory, and for their copy. Places
+// on a device have unknown content. Upload and Download find the arena afterwards.
 func (e *Env) hold(w *models.Weights, in map[*memory][]piece, copied block) (*arena, error) {
 	a := &arena{env: e, weights: w, copy: copied, read: []piece{{0, len(w.Data)}}}
 	for m, pieces := range in {
@@ -159,7 +158,7 @@ func (e *Env) hold(w *models.Weights, in map[*memory][]piece, copied block) (*ar
 			place(b)
 		}
 	}
-	if copied.at == nil && copied.size() > 0 {
+	if copied.size() > 0 {
 		place(&a.copy)
 	}
 	if size > 0 {
@@ -202,13 +201,16 @@ func (a *arena) fill() error {
 }
 
 // makeValues makes a Value for each tensor that lies completely in a block or in the copy, and
-// for the scales of a copy in int8.
+// for what the weights hold in fewer bits.
 func (a *arena) makeValues() error {
-	l, n := a.weights.Layout, a.weights.Narrow
+	l := a.weights.Layout
 	a.values = map[models.DType]map[string]*Value{models.F32: {}, a.copy.dtype: {}}
 	names := l.ReadNames()
 	for _, f := range l.Fused() {
 		names = append(names, f.Name)
+	}
+	if err := a.makeHeld(names); err != nil {
+		return err
 	}
 	for _, b := range append(slices.Clone(a.blocks), a.copy) {
 		for _, name := range names {
@@ -217,14 +219,35 @@ func (a *arena) makeValues() error {
 				continue
 			}
 			v, err := b.view(p.Offset, int64s(p.Shape)...)
-			if err == nil && b.dtype == models.I8 && len(p.Shape) == 2 {
-				a.values[models.F32][name+models.ScaleSuffix], err = NewValue(n.ScalesOf(p), int64(p.Shape[0]), int64(p.Shape[1]/models.Block))
-			}
 			if err != nil {
 				return fmt.Errorf("runtime: tensor %q: %w", name, err)
 			}
 			a.values[b.dtype][name] = v
 		}
+	}
+	return nil
+}
+
+// makeHeld makes a Value for each matrix that the weights hold in fewer bits, and for its scales.
+func (a *arena) makeHeld(names []string) error {
+	n := a.weights.Narrow
+	for _, name := range names {
+		p, _ := a.weights.Layout.Find(name)
+		if !n.Holds(p) {
+			continue
+		}
+		d, shape, data := n.Stored(p)
+		v, err := newValue(host, d, unsafe.Pointer(unsafe.SliceData(data)), len(data), int64s(shape))
+		if scales := n.ScalesOf(p); err == nil && scales != nil {
+			a.values[models.F32][name+models.ScaleSuffix], err = NewValue(scales, int64(p.Shape[0]), int64(p.Shape[1]/models.BlockOf(n.DType)))
+		}
+		if err != nil {
+			return fmt.Errorf("runtime: tensor %q: %w", name, err)
+		}
+		if a.values[d] == nil {
+			a.values[d] = map[string]*Value{}
+		}
+		a.values[d][name] = v
 	}
 	return nil
 }
@@ -295,10 +318,8 @@ func (a *arena) viewIn(d models.DType, first int, shape ...int64) (*Value, error
 // Programs read.
 func (e *Env) Download(w ...*models.Weights) error {
 	for _, w := range w {
-		a, lacking := e.arenaOf(w), []piece(nil)
-		if w.Narrow == nil {
-			lacking = a.copy.without(a.pieces(nil))
-		}
+		a := e.arenaOf(w)
+		lacking := a.copy.without(a.pieces(nil))
 		err := e.DownloadPart(w, 0, len(w.Data))
 		for _, p := range lacking {
 			err = cmp.Or(err, copying("from", a.copy.move(w, p, true)))
@@ -322,13 +343,9 @@ func (e *Env) Upload(w ...*models.Weights) error {
 	return nil
 }
 
-// upload copies the host's elements to the blocks, and to the copy unless the host has it.
+// upload copies the host's elements to the blocks and to the copy.
 func (a *arena) upload() error {
-	err := a.move(piece{0, len(a.weights.Data)}, false)
-	if a.weights.Narrow == nil {
-		err = cmp.Or(err, a.copy.move(a.weights, a.copy.piece, false))
-	}
-	return err
+	return cmp.Or(a.move(piece{0, len(a.weights.Data)}, false), a.copy.move(a.weights, a.copy.piece, false))
 }
 
 // DownloadPart is Download for the elements from (included) to to (excluded), except
@@ -426,7 +443,8 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload
 		weights += int64(l.Size)
 	}
 	if compute.Narrow() { // in place of float32
-		weights, fewer = weights-int64(to-from), int64(models.NarrowBytes(compute.Base, to-from))
+		held, end := arch.Held()
+		weights, fewer = weights-int64(end-held), fewer+int64(models.NarrowBytes(compute.Base, end-held))
 	}
 	need := Need{What: "weights", Device: 4 * weights}
 	if divided := parts > 1 && arch.AdapterLayout() == nil; (offload == OffloadAll || divided) && !compute.Narrow() {

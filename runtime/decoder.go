@@ -150,13 +150,14 @@ func (d *Decoder) rows(n int) int {
 
 // form returns the fastest form for n rows, as measured on x86-64 with AVX-512. Small
 // weights stay in the processor's cache, so Wide needs more rows to be faster. A GPU
-// always uses Direct, and graphs of 16 bits have no other form.
+// always uses Direct, and graphs of 16 bits have no other form. Operators of our own, which multiply
+// by matrices of fewer bits, are as fast in it as in any.
 func (d *Decoder) form(n int) models.Form {
-	g := d.geometry
+	g, held := d.geometry, d.ring.Weights.Narrow != nil
 	switch {
-	case d.wide:
+	case d.wide && !held:
 		return models.Wide
-	case d.invariant || d.env.memory.gpu() || g.Compute != models.F32:
+	case d.invariant || d.env.memory.gpu() || g.Compute != models.F32 || held:
 		return models.Direct
 	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:
 		return models.Direct

@@ -3,7 +3,6 @@ package runtime
 import (
 	"cmp"
 	"fmt"
-	"unsafe"
 
 	"onering/models"
 )
@@ -142,8 +141,8 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	copied := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
 	masters := onlyCopied(r.Arch, w.Layout)
 	rest := piece{0, len(w.Data)}.without(masters)
-	if n := w.Narrow; n != nil {
-		copied.dtype, copied.at, masters = n.DType, unsafe.Pointer(unsafe.SliceData(n.Data)), nil
+	if n := w.Narrow; n != nil { // the host has these matrices in fewer bits alone
+		rest, masters = piece{0, len(w.Data)}.without(matrices(w.Layout, n.From, n.To)), nil
 	}
 	if r.Divided() {
 		masters = nil

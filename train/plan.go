@@ -237,8 +237,14 @@ type LoRAConfig struct {
 	// Adapter, if not empty, is the adapter that a run continues in place of a new one.
 	Adapter string `toml:"adapter" flag:"lora-adapter" complete:"dir" help:"folder of an adapter to go on with in place of a new one, as PEFT and onering write it, or a run folder for its newest checkpoint; rank, alpha and targets are then its own. A model.path that is a run with an adapter means the run's model and this adapter" note:"KL then compares with the adapter as it was"`
 	lora.Settings
-	BaseDType string `toml:"base_dtype" flag:"base-dtype" choice:"float32 bfloat16 float16 int8" help:"type that the matrices of the model's layers are held in beside an adapter; they are rounded to it, and widened layer by layer as the graphs run, which takes less memory and more time; int8 has a scale for every 32 numbers of a row" note:"types other than float32 are for the CPU, with model.dtype float32"`
+	BaseDType string `toml:"base_dtype" flag:"base-dtype" choice:"float32 bfloat16 float16 int8 nf4" help:"type that the matrices of the model's layers are held in where they are not trained: beside an adapter, and to sample, chat, serve and evaluate; they are rounded to it, and widened as products read them; int8 has a scale for every 32 numbers of a row, and nf4 16 numbers and a scale for every 64" note:"types other than float32 are for the CPU, with model.dtype float32 or bfloat16; model.base_dtype is another name of the setting"`
 }
+
+// Trainable reports whether what a run trains is held in float32; NotTrainable says what to do.
+func (c LoRAConfig) Trainable() bool { return c.BaseDType == "float32" || c.On }
+
+// NotTrainable is the remedy of lora.base_dtype where nothing is Trainable.
+const NotTrainable = "is for an adapter (lora.on): weights in fewer bits are not trained"
 
 // Defaults are the settings of a run without an adapter, alone on a CPU.
 func Defaults() (LoRAConfig, policy.RuntimeConfig, DistributedConfig) {

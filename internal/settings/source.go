@@ -43,6 +43,17 @@ func State(path, flag string, value any) Setting {
 	return Setting{Section: section, Key: key, Place: "--" + flag, Value: value}
 }
 
+// otherNames are further names that settings may be stated by.
+var otherNames = map[string]string{"model.base_dtype": "lora.base_dtype"}
+
+// named returns the section and the key of a setting, whichever of its names they are.
+func named(section, key string) (string, string) {
+	if section, key, ok := strings.Cut(otherNames[section+"."+key], "."); ok {
+		return section, key
+	}
+	return section, key
+}
+
 // A Source states settings. If it states a key twice, the last one counts.
 type Source []Setting
 
@@ -77,6 +88,7 @@ func File(name string, data []byte) (Source, error) {
 	}
 	var list Source
 	add := func(section, key string, value any, path ...string) {
+		section, key = named(section, key)
 		list = append(list, Setting{Section: section, Key: key, Value: value, Place: place(name, line(path...)), inside: func(inner ...string) string {
 			return place(name, line(slices.Concat(path, inner)...))
 		}})
@@ -192,6 +204,7 @@ func Environment(config any, environ []string) Source {
 
 // ofText makes a setting of text from the command line or the environment.
 func ofText(section, key, place, text string) Setting {
+	section, key = named(section, key)
 	s := Setting{Section: section, Key: key, Place: place, Value: text, text: &text, plain: true}
 	var one map[string]any
 	// Text with a line break could hold further keys, so it counts as a string.

@@ -103,3 +103,26 @@ func TestManyUnknown(t *testing.T) {
 		t.Errorf("%d errors, want %d: %v", got, mostErrors+1, err)
 	}
 }
+
+// TestOtherNames: a setting may be stated by another name in a file, by --set and in the environment.
+func TestOtherNames(t *testing.T) {
+	file, err := File("run.toml", []byte("[model]\nbase_dtype = \"int8\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets, err := Sets([]string{"model.base_dtype=int8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Model struct {
+			Path string `toml:"path"`
+		} `toml:"model"`
+	}
+	for place, source := range map[string]Source{"run.toml:2": file, "--set model.base_dtype=int8": sets,
+		"ONERING_MODEL_BASE_DTYPE": Environment(&config, []string{"ONERING_MODEL_BASE_DTYPE=int8"})} {
+		if s := Find("lora.base_dtype", source); s.Value != "int8" || s.Place != place {
+			t.Errorf("%s: %+v", place, s)
+		}
+	}
+}

@@ -223,11 +223,11 @@ type weights struct {
 	// trained are the weights that get gradients, in the order of the inputs: all, or
 	// only the adapter's if there is one.
 	trained []*graph.Node
-	// widened are 16-bit matrices that have been cast already, by name.
+	// widened are matrices of a Base of fewer bits that have been cast already, by name.
 	widened map[string]*graph.Node
 }
 
-// widen casts matrices of a Base of 16 bits before anything that they are multiplied with
+// widen casts matrices of a Base of fewer bits before anything that they are multiplied with
 // is computed. ONNX Runtime goes through a graph from its end and, of a node's operands,
 // first to the one that was made last: a cast that is made after the other operand would
 // run before the layers below, and its result would stay in memory while they run.
@@ -241,15 +241,21 @@ func (w *weights) widen(in int, parts ...module) {
 
 // matrix declares the matrix of a module and returns it in the type of the products.
 func (w *weights) matrix(m module, in int) *graph.Node {
-	if w.a.Base != models.I8 {
+	block := models.BlockOf(w.a.Base)
+	if block == 0 {
 		return graph.Cast(w.input(m.name+".weight", w.a.matrixType(), m.rows, in), w.a.compute())
 	}
-	blocks := in / models.Block // such a matrix has no gradient, even without an adapter
-	name := w.prefix + m.name + ".weight"
-	x := graph.Cast(parameter(w.g, name, models.I8, m.rows, in), models.F32)
-	scales := parameter(w.g, name+models.ScaleSuffix, models.F32, m.rows, blocks)
-	scaled := graph.Mul(graph.Reshape(x, m.rows, blocks, models.Block), graph.Reshape(scales, m.rows, blocks, 1))
-	return graph.Reshape(scaled, m.rows, in)
+	name := w.prefix + m.name + ".weight" // such a matrix has no gradient, even without an adapter
+	var x *graph.Node
+	if w.a.Base == models.NF4 {
+		pairs := graph.Cast(parameter(w.g, name, models.U8, m.rows, in/2), models.I64)
+		x = graph.Gather(w.g.Floats(graph.Dims(256, 2), models.NF4Pairs()...), pairs)
+	} else {
+		x = graph.Cast(parameter(w.g, name, models.I8, m.rows, in), models.F32)
+	}
+	scales := parameter(w.g, name+models.ScaleSuffix, models.F32, m.rows, in/block)
+	scaled := graph.Mul(graph.Reshape(x, m.rows, in/block, block), graph.Reshape(scales, m.rows, in/block, 1))
+	return w.a.narrow(graph.Reshape(scaled, m.rows, in))
 }
 
 func (w *weights) input(name string, elem models.DType, sizes ...any) *graph.Node {
@@ -287,7 +293,11 @@ func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.No
 		matrix = w.matrix(m, in)
 	}
 	if bias {
-		offset = w.input(m.name+".bias", w.a.compute(), m.rows)
+		held := w.a.compute()
+		if w.a.Compute.Narrow() {
+			held = models.F32
+		}
+		offset = w.a.narrow(w.input(m.name+".bias", held, m.rows))
 	}
 	return matrix, offset
 }

@@ -34,21 +34,22 @@ import (
 // fractions of both 16-bit types. On a CPU the head has a copy in bfloat16 all the same: its
 // products take half the time, and as rollout and training round and add alike, there is no gap.
 
-// With a Base of 16 or 8 bits everything is as in float32, but the inputs for the layers'
-// matrices have that type. A layer converts its matrices to float32 while it runs.
+// With a Base of fewer bits everything is as without, but the inputs for the layers' matrices have
+// that type, and those for biases are float32. A layer converts its matrices to the type of the
+// products while it runs; on a CPU operators of our own do so within the products.
 
 // checkBase reports an impossible Base.
 func (a Architecture) checkBase() error {
 	c := a.Compute
-	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16, models.I8}, c.Base) ||
-		c.Narrow() && (c.Type == models.BF16 || c.Type == models.F16 || c.Provider != models.CPU) {
-		return fmt.Errorf("a base in %v: it may be F32, BF16, F16 or I8, and fewer than 32 bits go with computing in F32 on the CPU", c.Base)
+	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16, models.I8, models.NF4}, c.Base) ||
+		c.Narrow() && (c.Type == models.F16 || c.Provider != models.CPU) {
+		return fmt.Errorf("a base in %v: it may be F32, BF16, F16, I8 or NF4, and fewer than 32 bits go with computing in F32 or BF16 on the CPU", c.Base)
 	}
-	if c.Base == models.I8 {
+	if block := models.BlockOf(c.Base); block > 0 {
 		for _, k := range a.kinds() {
 			for _, o := range a.operands(k) {
-				if o.width%models.Block != 0 {
-					return fmt.Errorf("a base in int8 has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", models.Block, o.name, o.width)
+				if o.width%block != 0 {
+					return fmt.Errorf("a base in %v has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", c.Base, block, o.name, o.width)
 				}
 			}
 		}
@@ -70,21 +71,36 @@ func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a
 // widen casts x to float32.
 func widen(x *graph.Node) *graph.Node { return graph.Cast(x, models.F32) }
 
-// Copied implements models.Architecture: the layers are adjacent in the arena, and the head lies
-// before or behind them. In float32 nothing is copied.
+// Copied implements models.Architecture: the layers, but those that are Held, and a head in 16 bits,
+// which lies before or behind them.
 func (a Architecture) Copied() (from, to int) {
-	if a.compute() == models.F32 && !a.Compute.Narrow() {
-		return 0, 0
+	if a.compute() != models.F32 && !a.Compute.Narrow() {
+		from, to = a.layers()
 	}
+	if a.headType() == models.F32 {
+		return from, to
+	}
+	head, _ := a.Layout().Find(a.Geometry().Head)
+	if from == to {
+		return head.Offset, head.Offset + head.Size
+	}
+	return min(from, head.Offset), max(to, head.Offset+head.Size)
+}
+
+// Held implements models.Architecture.
+func (a Architecture) Held() (from, to int) {
+	if a.Compute.Narrow() {
+		from, to = a.layers()
+	}
+	return from, to
+}
+
+// layers is where the layers' tensors lie in the arena, one after the other.
+func (a Architecture) layers() (from, to int) {
 	l := a.Layout()
 	first, _ := l.Find(l.Fused()[1].Name) // behind the embedding
 	after, _ := l.Find(a.Names.Norm)
-	from, to = first.Offset, after.Offset
-	if a.headType() != models.F32 {
-		head, _ := l.Find(a.Geometry().Head)
-		from, to = min(from, head.Offset), max(to, head.Offset+head.Size)
-	}
-	return from, to
+	return first.Offset, after.Offset
 }
 
 // onHost reports whether the layers compute in bfloat16 on a CPU, by operators of our own,

@@ -27,12 +27,14 @@ const (
 	int64s DType = 7
 )
 
-// dtypes are the types in use: their names in safetensors headers, and the bytes of an element.
+// dtypes are the types in use: their names in safetensors headers, and the bytes of an element; 0
+// for a type that is none of ONNX's.
 var dtypes = map[DType]struct {
 	name string
 	size int
 }{
 	1: {"F32", 4}, 2: {"U8", 1}, 3: {"I8", 1}, 6: {"I32", 4}, 7: {"I64", 8}, 9: {"BOOL", 1}, 10: {"F16", 2}, 11: {"F64", 8}, 16: {"BF16", 2},
+	-4: {"NF4", 0},
 }
 
 // String returns the name that safetensors headers use, such as "BF16"; "invalid" for 0.

@@ -70,7 +70,7 @@ var rules = []rule{
 }
 
 // single lists operators that exist only in float32; names of others end with their type.
-var single = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGrad": true}
+var single = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGrad": true, "FloatUnpack": true}
 
 // headRules are the rules for the head's gradient, where each row has one place in at.
 var headRules = []rule{
@@ -457,7 +457,7 @@ func (g *fused) typeOf(name string) models.DType {
 
 // wideResults are operators of ours with results in float32.
 var wideResults = map[string]bool{"NormGrad": true, "Logits": true, "RowDots": true, "HeadSums": true, "HeadGrad": true,
-	"MaskedSoftmax": true, "SoftmaxGrad": true}
+	"MaskedSoftmax": true, "SoftmaxGrad": true, "FloatUnpack": true}
 
 // width returns the last dimension of a value if a port, a product or a constant states it, else 0.
 func (g *fused) width(name string) int {

@@ -128,3 +128,36 @@ func TestFuseAdapter(t *testing.T) {
 		}
 	}
 }
+
+// TestFuseHeld: every product by a matrix that is held in fewer bits reads it as it is, but for
+// gradients in float32, which unpack it.
+func TestFuseHeld(t *testing.T) {
+	m, err := models.ReadConfig("../../bench/qwen2.5-7b/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, base := range []models.DType{models.BF16, models.F16, models.I8, models.NF4} {
+		for _, d := range []models.DType{models.F32, models.BF16} {
+			a, err := m.Architecture(models.Compute{Type: d, Base: base, Adapter: &models.Adapter{Rank: 2, Scale: 1, Modules: []string{"self_attn.q_proj"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			decode, err := a.Decode(models.Direct)
+			if err != nil {
+				t.Fatal(err)
+			}
+			forward, backward, err := a.Layer(0, false, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []models.Program{decode, forward, backward} {
+				got := ops(fuseOnHost(p))
+				unpacked := got["FloatUnpack"] + got["UnpackBFloat16"]
+				want := map[bool]int{true: 7, false: 0}[p.Name == "layer.backward" && d == models.F32]
+				if unpacked != want || d == models.F32 && got["FloatProduct"] == 0 {
+					t.Errorf("%v in %v: %s unpacks %d matrices, want %d: %v", base, d, p.Name, unpacked, want, got)
+				}
+			}
+		}
+	}
+}

@@ -32,6 +32,7 @@ enum {
 	KERNEL_ATTEND_KEYS = KERNELS, // from here on the host's alone
 	KERNEL_ATTEND_PROMPT,
 	KERNEL_ROW_DOTS,
+	KERNEL_UNPACK,
 	HOST_KERNELS,
 };
 extern const char *const onering_kernel_names[KERNELS];
@@ -39,14 +40,21 @@ extern const char *const onering_kernel_names[KERNELS];
 // A product is y = op(a) op(b) + bias or + sum for matrices of 16 bits, row by row: a [m,k] or
 // with turn_a [k,m], b [k,n] or with turn_b [n,k], y [m,n] with rows y_step elements apart.
 // With wide y is float32 and sum, which may be y, is [m,n] or NULL; else y has 16 bits and
-// bias is [n] or NULL. On the host also plus is, which is laid out as y, or NULL.
+// bias is [n] or NULL. On the host also plus is, which is laid out as y, or NULL; b may be held in
+// another type, and with floats a, y and bias are float32, and so are all sums and products.
 typedef struct {
 	const void *a, *b, *bias, *plus;
 	const float *sum;
 	void *y;
 	int64_t m, n, k, y_step;
 	int turn_a, turn_b, wide, half;
+	int floats, held;
+	const float *scales, *plus_scales; // of b, and of plus where it is another matrix
 } onering_product;
+
+// How the host's products take a matrix: in numbers of bfloat16; in int8 with a scale for every 32
+// numbers of a row; in NF4, two numbers to a byte, with a scale for every 64; in float32; in float16.
+enum { HELD_SHORT, HELD_INT8, HELD_NF4, HELD_FLOAT, HELD_HALF };
 
 // A device computes: a GPU, or the host. The functions return an error, which stays
 // where it is until the next one of the thread, or NULL.

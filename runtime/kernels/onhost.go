@@ -24,6 +24,64 @@ var hostRules = []rule{
 	{"NN x w -> y", "Product x w -> y", turned},
 }
 
+// unpacked are the patterns of a matrix that is held in int8 and NF4 with scales. floatsUnpacked and
+// shortsUnpacked are tried after them, in graphs of float32 and of bfloat16.
+var (
+	unpacked = []rule{
+		{"Reshape s _ -> w; Mul a b -> s; Reshape c _ -> a; Wide q -> c; Reshape k _ -> b", "FloatUnpack q k -> w", isHeld(models.I8)},
+		{"Reshape s _ -> w; Mul a b -> s; Reshape c _ -> a; Gather _ i -> c; Cast q -> i; Reshape k _ -> b", "FloatUnpack q k -> w", isHeld(models.U8)},
+	}
+	floatsUnpacked = []rule{{"Wide q -> w", "FloatUnpack q -> w", isHeld(models.BF16, models.F16)}}
+	shortsUnpacked = []rule{{"Narrow w -> v; FloatUnpack q k -> w", "Unpack q k -> v", nil}, {"Narrow q -> v", "Unpack q -> v", isHeld(models.F16)}}
+)
+
+// isHeld demands a matrix among the inputs, of one of the types.
+func isHeld(types ...models.DType) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		q := g.ports[v["q"]]
+		return nil, q.Role == models.Parameter && slices.Contains(types, q.DType) && len(q.Shape) == 2
+	}
+}
+
+// holders are the operators that take matrices as they are held, from input 1 on: how many, and at
+// which input the scales begin.
+var holders = map[string][2]int{"Product": {1, 3}, "ProductOnto": {1, 3}, "GateUp": {2, 3}, "FloatProduct": {1, 3}}
+
+// readHeld has products read matrices as they are held. In float32 it makes a product one of ours
+// where the matrix is not turned; the stock library is as fast for the others, which gradients have.
+func (g *fused) readHeld() {
+	g.index()
+	unpack := func(name string) (n onnx.Node, ok bool) {
+		i, ok := g.made[name]
+		return g.Nodes[i], ok && strings.HasSuffix(kindOf(g.Nodes[i], ""), "Unpack")
+	}
+	for i, n := range g.Nodes {
+		if kindOf(n, "NT") == "NT" {
+			if _, held := unpack(n.Inputs[1]); !held || g.narrow != models.Invalid {
+				continue
+			}
+			n = onnx.Node{Op: "FloatProduct", Domain: domain, Name: n.Name, Inputs: n.Inputs, Outputs: n.Outputs}
+		}
+		at, ok := holders[kindOf(n, "")]
+		for k := 1; ok && k <= at[0]; k++ {
+			w, held := unpack(n.Inputs[k])
+			if !held {
+				break
+			}
+			n.Inputs = append(slices.Clone(n.Inputs), make([]string, max(0, at[1]+k-len(n.Inputs)))...)
+			n.Inputs[k] = w.Inputs[0]
+			if len(w.Inputs) > 1 {
+				n.Inputs[at[1]+k-1] = w.Inputs[1]
+			}
+		}
+		for ok && n.Inputs[len(n.Inputs)-1] == "" {
+			n.Inputs = n.Inputs[:len(n.Inputs)-1]
+		}
+		g.Nodes[i] = n
+	}
+	g.prune()
+}
+
 // onHost are rules for the host: attention learns a window from the mask, and may cap scores.
 func onHost(rules []rule) (list []rule) {
 	const scores = "=MaskedSoftmax s mask -> a; =Reshape b _ -> s"
@@ -49,19 +107,27 @@ func turned(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	return []onnx.Attr{{Name: "turned", Value: int64(1)}}, isNarrow(g.typeOf(v["x"]))
 }
 
-// fuseOnHost is fuseAll for the host. Graphs of other types than bfloat16 stay as they are.
+// fuseOnHost is fuseAll for the host. Graphs of other types than bfloat16 stay as they are, but for
+// products by matrices that are held in fewer bits.
 func fuseOnHost(p models.Program) models.Program {
-	if narrowType(p) != models.BF16 {
+	narrow := narrowType(p)
+	list := slices.Concat(unpacked, shortsUnpacked, hostFirst, onHost(rules), hostRules)
+	switch {
+	case narrow == models.Invalid && slices.ContainsFunc(p.Inputs, func(in models.Port) bool { return in.Role == models.Parameter && in.DType != models.F32 }):
+		list = slices.Concat(unpacked, floatsUnpacked)
+	case narrow != models.BF16:
 		return p
+	case p.Name == "head.backward":
+		list = slices.Concat(hostFirst, headRules, hostRules)
 	}
 	g := open(p)
 	g.any = true
-	list := slices.Concat(hostFirst, onHost(rules), hostRules)
-	if p.Name == "head.backward" {
-		list = slices.Concat(hostFirst, headRules, hostRules)
-	}
 	for _, r := range list {
 		g.apply(r)
+	}
+	g.readHeld()
+	if narrow == models.Invalid {
+		return g.Program
 	}
 	g.chooseOnHost()
 	g.widen()

@@ -17,6 +17,7 @@ enum {
 	ORT_CustomOpDomain_Add = 27,
 	ORT_AddCustomOpDomain = 28,
 	ORT_GetTensorMutableData = 51,
+	ORT_GetTensorElementType = 60,
 	ORT_GetDimensionsCount = 61,
 	ORT_GetDimensions = 62,
 	ORT_GetTensorTypeAndShape = 65,
@@ -31,7 +32,7 @@ enum {
 };
 #define ORT(functions, ret, name, ...) ((ret (*)(__VA_ARGS__))(functions)[ORT_##name])
 
-enum { FLOAT = 1, INT32 = 6, INT64 = 7, FLOAT16 = 10, BFLOAT16 = 16 }; // element types
+enum { ANY = 0, FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6, INT64 = 7, FLOAT16 = 10, BFLOAT16 = 16 }; // element types
 enum { REQUIRED = 0, OPTIONAL = 1 };
 enum { ON_DEVICE = 0, ON_HOST = -2 };
 
@@ -64,6 +65,7 @@ typedef struct tensor {
 	void *data;
 	int64_t dims[MOST_RANK];
 	size_t rank;
+	int type;
 } tensor;
 
 struct call;
@@ -73,7 +75,7 @@ typedef struct op {
 	ort_op base; // first, as ONNX Runtime gives it back
 	onering_device *device;
 	int half;
-	const char *name, *in, *out; // its types: F float32, H, L int64, I int32 on the device, C int32 on the host
+	const char *name, *in, *out; // its types: F float32, H, L int64, I int32 on the device, C int32 on the host; W is H, and on the host any that holds a matrix
 	int required;                // how many inputs there must be
 	const char *(*run)(struct call *);
 	char full[40];
@@ -128,6 +130,7 @@ static const char *input(call *c, size_t i) {
 	TRY(told(api, ORT(api, void *, GetTensorTypeAndShape, void *, void **)(value, &shape)));
 	const char *problem = told(api, ORT(api, void *, GetDimensionsCount, void *, size_t *)(shape, &t->rank));
 	if (!problem && t->rank > MOST_RANK) problem = "a tensor has too many dimensions";
+	if (!problem) problem = told(api, ORT(api, void *, GetTensorElementType, void *, int *)(shape, &t->type));
 	if (!problem) problem = told(api, ORT(api, void *, GetDimensions, void *, int64_t *, size_t)(shape, t->dims, t->rank));
 	ORT(api, void, ReleaseTensorTypeAndShapeInfo, void *)(shape);
 	return problem;
@@ -219,18 +222,38 @@ static const char *multiply(call *c, onering_product p) {
 	return o->device->product(o->device, &p, c->stream);
 }
 
+// held says how a matrix is held, and width how many numbers its rows have.
+static int held(const tensor *w) {
+	return w->type == INT8 ? HELD_INT8 : w->type == UINT8 ? HELD_NF4 : w->type == FLOAT ? HELD_FLOAT : w->type == FLOAT16 ? HELD_HALF : HELD_SHORT;
+}
+static int64_t width(const tensor *w) { return w->dims[1] * (w->type == UINT8 ? 2 : 1); }
+
 // Product: x [N,in], w [out,in] or where it is turned [in,out], perhaps b [out] or on the host
-// [N,out] -> x w^T + b in 16 bits. Logits is the same without b, in float32.
+// [N,out], and w's scales -> x w^T + b in 16 bits. Logits is the same without b, in float32, and
+// FloatProduct has x, b and the result in float32.
 static const char *run_product(call *c) {
 	tensor *x = c->in, *w = c->in + 1, *b = c->in + 2;
 	int turned = c->k->turned != 0;
-	int64_t dims[] = {x->dims[0], w->dims[turned]};
+	int64_t dims[] = {x->dims[0], turned ? width(w) : w->dims[0]};
 	void *y;
 	TRY(output(c, 0, dims, 2, &y));
-	onering_product p = {.a = x->data, .b = w->data, .y = y, .m = dims[0], .n = dims[1], .k = x->dims[1], .y_step = dims[1], .turn_b = !turned, .wide = c->k->op->out[0] == 'F'};
+	onering_product p = {.a = x->data, .b = w->data, .y = y, .m = dims[0], .n = dims[1], .k = x->dims[1], .y_step = dims[1], .turn_b = !turned, .wide = c->k->op->out[0] == 'F',
+		.floats = c->k->op->in[0] == 'F', .held = held(w), .scales = c->in[3].data};
 	if (b->rank == 1) p.bias = b->data;
+	else if (p.floats) p.sum = b->data;
 	else p.plus = b->data;
 	return multiply(c, p);
+}
+
+// Unpack: w [out,in] as it is held, perhaps its scales -> w in 16 bits, or as FloatUnpack in float32.
+static const char *run_unpack(call *c) {
+	tensor *w = c->in;
+	int64_t dims[] = {w->dims[0], width(w)};
+	int how = held(w), wide = c->k->op->out[0] == 'F';
+	void *y;
+	TRY(output(c, 0, dims, 2, &y));
+	void *args[] = {&w->data, &c->in[1].data, &y, &how, dims, dims + 1, &wide};
+	return dims[0] ? launch(c, KERNEL_UNPACK, dims[0], 1, 1, 32, args) : NULL;
 }
 
 // RowDots: x [R,D], e [V,D], tokens [R] -> [R,1], the products of each row and its token's.
@@ -243,14 +266,14 @@ static const char *run_row_dots(call *c) {
 	return dims[0] ? launch(c, KERNEL_ROW_DOTS, dims[0], 1, 1, 32, args) : NULL;
 }
 
-// ProductOnto: x [N,in], w [out,in], or where it is turned [in,out], sum [N,out] -> sum + the
-// product in float32.
+// ProductOnto: x [N,in], w [out,in], or where it is turned [in,out], sum [N,out], perhaps w's
+// scales -> sum + the product in float32.
 static const char *run_product_onto(call *c) {
 	tensor *x = c->in, *w = c->in + 1, *sum = c->in + 2;
 	int64_t out = sum->dims[1];
 	void *y;
 	TRY(output(c, 0, sum->dims, 2, &y));
-	return multiply(c, (onering_product){.a = x->data, .b = w->data, .sum = sum->data, .y = y, .m = x->dims[0], .n = out, .k = x->dims[1], .y_step = out, .turn_b = !c->k->turned, .wide = 1});
+	return multiply(c, (onering_product){.a = x->data, .b = w->data, .sum = sum->data, .y = y, .m = x->dims[0], .n = out, .k = x->dims[1], .y_step = out, .turn_b = !c->k->turned, .wide = 1, .held = held(w), .scales = c->in[3].data});
 }
 
 // OuterOnto: dy [N,out], x [N,in], sum [out,in] -> sum + dy^T x in float32.
@@ -261,16 +284,16 @@ static const char *run_outer_onto(call *c) {
 	return multiply(c, (onering_product){.a = dy->data, .b = x->data, .sum = sum->data, .y = y, .m = dy->dims[1], .n = x->dims[1], .k = dy->dims[0], .y_step = x->dims[1], .turn_a = 1, .wide = 1});
 }
 
-// GateUp: h [N,in], gate, up [F,in] -> silu(h gate^T) * (h up^T). The two matrices are one
-// where the second lies behind the first.
+// GateUp: h [N,in], gate, up [F,in], perhaps the scales of both -> silu(h gate^T) * (h up^T). The two
+// matrices are one where the second lies behind the first.
 static const char *run_gate_up(call *c) {
 	tensor *h = c->in, *gate = c->in + 1, *up = c->in + 2;
-	int64_t n = h->dims[0], f = gate->dims[0], in = gate->dims[1], dims[] = {n, f}, most = 2048;
+	int64_t n = h->dims[0], f = gate->dims[0], in = h->dims[1], dims[] = {n, f}, most = 2048;
 	void *y, *both;
 	TRY(output(c, 0, dims, 2, &y));
 	op *o = c->k->op;
 	if (o->device->gate_up) {
-		onering_product p = {.a = h->data, .b = gate->data, .plus = up->data, .y = y, .m = n, .n = f, .k = in, .y_step = f, .turn_b = 1};
+		onering_product p = {.a = h->data, .b = gate->data, .plus = up->data, .y = y, .m = n, .n = f, .k = in, .y_step = f, .turn_b = 1, .held = held(gate), .scales = c->in[3].data, .plus_scales = c->in[4].data};
 		return n && f ? o->device->gate_up(o->device, &p, c->stream) : NULL;
 	}
 	TRY(o->device->scratch(o->device, (size_t)(n < most ? n : most) * 2 * f * 2, &both));
@@ -482,12 +505,12 @@ static const op table[] = {
 	{.name = "NormGrad", .in = "FFHF", .out = "FF", .required = 3, .run = run_norm_grad},
 	{.name = "SwiGLU", .in = "HH", .out = "H", .run = run_swiglu},
 	{.name = "SwiGLUGrad", .in = "HHH", .out = "HH", .run = run_swiglu_grad},
-	{.name = "Product", .in = "HHH", .out = "H", .required = 2, .run = run_product},
+	{.name = "Product", .in = "HWHF", .out = "H", .required = 2, .run = run_product},
 	{.name = "Logits", .in = "HH", .out = "F", .run = run_product},
 	{.name = "RowDots", .in = "HHL", .out = "F", .run = run_row_dots},
-	{.name = "ProductOnto", .in = "HHF", .out = "F", .run = run_product_onto},
+	{.name = "ProductOnto", .in = "HWFF", .out = "F", .required = 3, .run = run_product_onto},
 	{.name = "OuterOnto", .in = "HHF", .out = "F", .run = run_outer_onto},
-	{.name = "GateUp", .in = "HHH", .out = "H", .run = run_gate_up},
+	{.name = "GateUp", .in = "HWWFF", .out = "H", .required = 3, .run = run_gate_up},
 	{.name = "Attend", .in = "HICHHFF", .out = "HHH", .required = 5, .run = run_attend},
 	{.name = "CausalAttention", .in = "HHHF", .out = "H", .required = 3, .run = run_causal},
 	{.name = "CausalAttentionGrad", .in = "HHHHHF", .out = "HHH", .required = 5, .run = run_causal_grad},
@@ -499,11 +522,16 @@ static const op table[] = {
 	{.name = "HeadGradShort", .in = "FFFLF", .out = "H", .run = run_head_grad},
 	{.name = "Turn", .in = "HLFF", .out = "H", .run = run_turn},
 	{.name = "Rows", .in = "HLF", .out = "H", .required = 2, .run = run_rows},
+	// The host's alone:
+	{.name = "FloatProduct", .in = "FWFF", .out = "F", .required = 2, .run = run_product},
+	{.name = "FloatUnpack", .in = "WF", .out = "F", .required = 1, .run = run_unpack},
+	{.name = "Unpack", .in = "WF", .out = "H", .required = 1, .run = run_unpack},
 };
-enum { OPS = sizeof table / sizeof *table };
+enum { OPS = sizeof table / sizeof *table, HOST_OPS = 3 };
 
 static int type(const op *o, char letter) {
-	if (letter == 'H') return o->half ? FLOAT16 : BFLOAT16;
+	if (letter == 'W' && o->device->single) return ANY;
+	if (letter == 'H' || letter == 'W') return o->half ? FLOAT16 : BFLOAT16;
 	if (letter == 'L') return INT64;
 	return letter == 'F' ? FLOAT : INT32;
 }
@@ -569,7 +597,7 @@ char *onering_ops(onering_device *d, void *const *api, void *options) {
 			op *o = all + i;
 			*o = table[i / 2];
 			int narrow = strchr(o->in, 'H') || strchr(o->out, 'H');
-			if (i % 2 && (!narrow || d->single)) continue;
+			if (i % 2 && (!narrow || d->single) || !d->single && i / 2 >= OPS - HOST_OPS) continue;
 			o->base = (ort_op){
 				.version = 17, .name = name_of, .provider = provider_of, .input_type = input_type, .inputs = inputs, .output_type = output_type, .outputs = outputs,
 				.destroy = free, .input_kind = input_kind, .output_kind = output_kind, .input_memory = input_memory,

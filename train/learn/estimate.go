@@ -40,9 +40,8 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 		// ONNX Runtime's arena returns no memory, so it holds room for head and layers; if
 		// the layers need more than the head, it holds buffers for passes of several sizes.
 		bytes := layer + max(head, layer+head*5/14)
-		if compute.Narrow() { // the matrices of a layer that runs
-			from, to := arch.Copied()
-			bytes += 4 * int64((to-from)/g.Layers)
+		if compute.Narrow() { // the largest matrix of a layer, which a gradient unpacks
+			bytes += int64(g.Compute.Size() * g.Hidden * g.FFN)
 		}
 		return need(int64(all)), need(bytes), err
 	}

@@ -16,6 +16,7 @@ import (
 	"onering/reward"
 	"onering/runtime"
 	"onering/sampler"
+	"onering/train"
 )
 
 // Validate reports every impossible value of c, joined; each is a *settings.Error.
@@ -32,7 +33,7 @@ func (c Config) Check() error {
 	v.add("model.", err)
 	v.ranges("model.", &c.Model)
 	v.ranges("lora.", &c.LoRA)
-	v.errs = append(v.errs, policy.CheckTypes(c.Model.DType, c.LoRA.BaseDType, c.LoRA.On, c.Runtime.Device)...)
+	v.errs = append(v.errs, policy.CheckTypes(c.Model.DType, c.LoRA.BaseDType, c.Runtime.Device)...)
 	v.check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
 
 	v.add("data.", c.Data.Train.Validate("train"))
@@ -62,6 +63,7 @@ func (c Config) Check() error {
 // checkTraining reports the values that do not go together in a training run.
 func (c Config) checkTraining() error {
 	var v validator
+	v.check("lora.base_dtype", c.LoRA.BaseDType, c.LoRA.Trainable(), train.NotTrainable)
 	v.check("optimizer.offload", c.Optimizer.Offload, c.Optimizer.Offload != runtime.OffloadAll || c.Model.DType != "float32",
 		"is for weights that have a 16-bit copy: set model.dtype = \"bfloat16\" or \"float16\", or offload = \"moments\"")
 

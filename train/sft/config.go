@@ -176,7 +176,8 @@ func validate(config any, c Config) error {
 			errs.Want("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
-	errs = append(errs, policy.CheckTypes(c.Model.DType, c.LoRA.BaseDType, c.LoRA.On, c.Runtime.Device)...)
+	errs = append(errs, policy.CheckTypes(c.Model.DType, c.LoRA.BaseDType, c.Runtime.Device)...)
+	errs.Want("lora.base_dtype", c.LoRA.BaseDType, c.LoRA.Trainable(), train.NotTrainable)
 	errs.Want("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
 	errs.Want("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
 	measured := c.Data.Eval != "" || c.Data.HeldOut > 0

@@ -1,11 +1,11 @@
 #include "processor.h"
 
-#ifdef ONERING_AVX
+#ifdef ONERING_AVX // every processor with AVX2 has F16C
 #define KIND 1
 #ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 #include "kind.h"
 

@@ -125,6 +125,7 @@ static const char *launch(onering_device *d, int half, int kernel, const unsigne
 	case KERNEL_SWIGLU_GRAD: n = parts(A(5, int64_t), SOME); break;
 	case KERNEL_TURN: n = parts(A(9, int64_t), SOME_ROWS); break;
 	case KERNEL_GATHER: n = parts(A(6, int64_t), SOME_ROWS); break;
+	case KERNEL_UNPACK: n = parts(A(4, int64_t), SOME_ROWS); break;
 	case KERNEL_ROW_DOTS: n = parts(A(4, int64_t), SOME_ROWS); break;
 	case KERNEL_CAUSAL_FORWARD: n = (size_t)a->batch * a->heads * parts(a->tokens, BLOCK_ROWS); break;
 	case KERNEL_CAUSAL_QUERIES: n = (size_t)a->batch * a->heads; break;

@@ -21,6 +21,14 @@ INLINE float float_of(uint32_t u) {
 	return f;
 }
 
+// The numbers that four bits stand for in NF4: quantiles of the normal distribution, from "QLoRA:
+// Efficient Finetuning of Quantized LLMs" (2023), appendix E. Of a byte the upper four bits come
+// first.
+static const float codes[16] = {
+	-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+	0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f,
+};
+
 #if KIND == PLAIN
 typedef struct { float v[16]; } lanes;
 typedef struct { uint16_t v[32]; } shorts32;
@@ -47,6 +55,14 @@ INLINE void store(float *p, lanes x) { memcpy(p, x.v, 64); }
 INLINE void store_some(float *p, lanes x, int n) { for (int i = 0; i < n; i++) p[i] = x.v[i]; }
 INLINE lanes widen_some(const uint16_t *p, int n) { lanes r = {{0}}; for (int i = 0; i < n; i++) r.v[i] = widened(p[i]); return r; }
 INLINE void narrow_some(uint16_t *p, lanes x, int n) { for (int i = 0; i < n; i++) p[i] = narrowed(x.v[i]); }
+INLINE float half(uint16_t h) {
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, b = (uint32_t)(h & 0x7fff) << 13;
+	if (h & 0x7c00) return float_of(sign | (b + ((h & 0x7c00) == 0x7c00 ? 224u << 23 : 112u << 23)));
+	return float_of(sign | bits_of((h & 0x3ff) * 0x1p-24f));
+}
+INLINE lanes halves_some(const uint16_t *p, int n) { lanes r = {{0}}; for (int i = 0; i < n; i++) r.v[i] = half(p[i]); return r; }
+INLINE lanes bytes16(const int8_t *p) { lanes r; EACH r.v[i] = p[i]; return r; }
+INLINE lanes codes16(const uint8_t *p) { lanes r; EACH r.v[i] = codes[i % 2 ? p[i / 2] & 15 : p[i / 2] >> 4]; return r; }
 INLINE lanes add(lanes a, lanes b) { EACH a.v[i] = a.v[i] + b.v[i]; return a; }
 INLINE lanes sub(lanes a, lanes b) { EACH a.v[i] = a.v[i] - b.v[i]; return a; }
 INLINE lanes mul(lanes a, lanes b) { EACH a.v[i] = a.v[i] * b.v[i]; return a; }
@@ -75,7 +91,14 @@ INLINE float largest16(lanes x) {
 }
 #undef EACH
 
-#elif KIND == AVX2
+#else
+INLINE __m128i fours(const uint8_t *p) { // the 16 numbers of eight bytes
+	__m128i x = _mm_loadl_epi64((const __m128i *)p), low = _mm_set1_epi8(15);
+	return _mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi16(x, 4), low), _mm_and_si128(x, low));
+}
+#endif
+
+#if KIND == AVX2
 typedef struct { __m256 v[2]; } lanes;
 typedef struct { __m256i v[2]; } shorts32; // elements 0 to 15 and 16 to 31
 #define TWO(x) (lanes){{x(0), x(1)}}
@@ -111,6 +134,23 @@ INLINE void narrow_some(uint16_t *p, lanes x, int n) {
 	uint16_t few[16];
 	_mm256_storeu_si256((__m256i *)few, y);
 	memcpy(p, few, n * 2);
+}
+INLINE lanes halves_some(const uint16_t *p, int n) {
+	uint16_t few[16] = {0};
+	if (n < 16) p = memcpy(few, p, n * 2);
+	return (lanes){{_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))}};
+}
+INLINE lanes bytes16(const int8_t *p) {
+	__m128i x = _mm_loadu_si128((const __m128i *)p);
+	return (lanes){{_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))}};
+}
+INLINE __m256 codes8(__m256i i) {
+	__m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(codes), i), high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(codes + 8), i);
+	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+}
+INLINE lanes codes16(const uint8_t *p) {
+	__m128i x = fours(p);
+	return (lanes){{codes8(_mm256_cvtepu8_epi32(x)), codes8(_mm256_cvtepu8_epi32(_mm_srli_si128(x, 8)))}};
 }
 #define OP(i) _mm256_add_ps(a.v[i], b.v[i])
 INLINE lanes add(lanes a, lanes b) { return TWO(OP); }
@@ -169,7 +209,7 @@ INLINE float largest16(lanes x) {
 }
 #undef TWO
 
-#else
+#elif KIND == AVX512
 typedef __m512 lanes;
 typedef __m512i shorts32;
 INLINE __mmask16 some(int n) { return n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1; }
@@ -180,6 +220,9 @@ INLINE void store(float *p, lanes x) { _mm512_storeu_ps(p, x); }
 INLINE void store_some(float *p, lanes x, int n) { _mm512_mask_storeu_ps(p, some(n), x); }
 INLINE lanes widen_some(const uint16_t *p, int n) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some(n), p)), 16)); }
 INLINE void narrow_some(uint16_t *p, lanes x, int n) { _mm256_mask_storeu_epi16(p, some(n), (__m256i)_mm512_cvtneps_pbh(x)); }
+INLINE lanes halves_some(const uint16_t *p, int n) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(some(n), p)); }
+INLINE lanes bytes16(const int8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p))); }
+INLINE lanes codes16(const uint8_t *p) { return _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(fours(p)), _mm512_loadu_ps(codes)); }
 INLINE lanes add(lanes a, lanes b) { return _mm512_add_ps(a, b); }
 INLINE lanes sub(lanes a, lanes b) { return _mm512_sub_ps(a, b); }
 INLINE lanes mul(lanes a, lanes b) { return _mm512_mul_ps(a, b); }

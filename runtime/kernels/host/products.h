@@ -1,85 +1,49 @@
-// Products. Each sum of a forward product is that of 16 lanes in the order of k, two numbers to a
-// lane, then a tree over the lanes, for every 1,024 of k. Each sum of an outer product is in the
-// order of k. So a result depends on its row and its column alone.
-enum { DEEP = 1024, WIDE_ROWS = 48 };
+// Products. Each sum of a forward product is that of 16 lanes in the order of k, two numbers of
+// bfloat16 or one of float32 to a lane, then a tree over the lanes, for every 1,024 of k. Each sum
+// of an outer product is in the order of k. So a result depends on its row and its column alone.
+enum { DEEP = 1024, WIDE_ROWS = 48, SOME_COLUMNS = 8, MOST_COLUMNS = 128 };
 
-// TILE is R rows of x and C rows of w over k. ahead is where the next rows of w lie, or NULL.
-INLINE void tile(const int R, const int C, int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy, int onto, const uint16_t *ahead) {
-	lanes sum[6][8];
-	UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = set(0);
-	int64_t i = 0;
-	for (; i + 32 <= k; i += 32) {
-		shorts32 b[8];
-		UNROLL for (int c = 0; c < C; c++) {
-			b[c] = load32(w + c * ldw + i);
-			if (ahead) __builtin_prefetch(ahead + c * ldw + i);
-		}
-		UNROLL for (int r = 0; r < R; r++) {
-			shorts32 a = load32(x + r * ldx + i);
-			UNROLL for (int c = 0; c < C; c++) sum[r][c] = products(sum[r][c], a, b[c]);
-		}
-	}
-	if (i < k) UNROLL for (int r = 0; r < R; r++) {
-		shorts32 a = load32_some(x + r * ldx + i, k - i);
-		UNROLL for (int c = 0; c < C; c++) sum[r][c] = products(sum[r][c], a, load32_some(w + c * ldw + i, k - i));
-	}
-	UNROLL for (int r = 0; r < R; r++) {
-		float *at = y + r * ldy;
-#if KIND == AVX512
-		if (C % 4 == 0) {
-			UNROLL for (int c = 0; c < C; c += 4) {
-				__m128 s = sums4(sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3]);
-				_mm_storeu_ps(at + c, onto ? _mm_add_ps(_mm_loadu_ps(at + c), s) : s);
-			}
-			continue;
-		}
-#endif
-		UNROLL for (int c = 0; c < C; c++) {
-			float s = sum16(sum[r][c]);
-			at[c] = onto ? at[c] + s : s;
-		}
-	}
-}
-#define TILE(R, C) \
-	static __attribute__((noinline)) void tile_##R##x##C(int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy, int onto, const uint16_t *ahead) { \
-		if (ahead) tile(R, C, k, x, ldx, w, ldw, y, ldy, onto, ahead); \
-		else tile(R, C, k, x, ldx, w, ldw, y, ldy, onto, NULL); \
-	}
-#if KIND == AVX512
-TILE(6, 4)
-TILE(4, 4)
-TILE(2, 4)
-TILE(1, 8)
-TILE(1, 4)
-#elif KIND == AVX2
-TILE(3, 2)
-TILE(2, 2)
-TILE(1, 4)
-#endif
-TILE(1, 1)
+// A matrix [n,ld] is held in a type; see kernels.h.
+typedef struct {
+	const void *at;
+	const float *scales;
+	int64_t ld;
+	int held;
+} matrix;
 
-// some_rows computes columns [0,n) of so many rows as a tile has, at most m, and returns how many.
-INLINE int64_t some_rows(int64_t m, int64_t n, int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy, int onto, const uint16_t *ahead) {
-	int64_t rows = 1, c = 0;
-#if KIND == AVX512
-	rows = m >= 6 && m != 8 ? 6 : m >= 4 ? 4 : m >= 2 ? 2 : 1;
-	if (rows == 1)
-		for (; c + 8 <= n; c += 8) tile_1x8(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
-	for (; c + 4 <= n; c += 4) (rows == 6 ? tile_6x4 : rows == 4 ? tile_4x4 : rows == 2 ? tile_2x4 : tile_1x4)(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
-#elif KIND == AVX2
-	rows = m >= 3 && m != 4 ? 3 : m >= 2 ? 2 : 1;
-	if (rows == 1)
-		for (; c + 4 <= n; c += 4) tile_1x4(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
-	else
-		for (; c + 2 <= n; c += 2) (rows == 3 ? tile_3x2 : tile_2x2)(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
-#endif
-	for (; c < n; c++) for (int64_t r = 0; r < rows; r++) tile_1x1(k, x + r * ldx, ldx, w + c * ldw, ldw, y + r * ldy + c, ldy, onto, NULL);
-	return rows;
+// held16 are n numbers, at most 16 of one block, from number i of a matrix on.
+INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
+	switch (held) {
+	case HELD_INT8: return mul(bytes16((const int8_t *)w->at + i), set(w->scales[i / 32]));
+	case HELD_NF4: return mul(codes16((const uint8_t *)w->at + i / 2), set(w->scales[i / 64]));
+	case HELD_FLOAT: return load_some((const float *)w->at + i, n);
+	case HELD_HALF: return halves_some((const uint16_t *)w->at + i, n);
+	}
+	return widen_some((const uint16_t *)w->at + i, n);
 }
+
+#define E(name) name
+#define ELEMENT uint16_t
+#define VECTOR shorts32
+#define STEP 32
+#define LOAD load32
+#define LOAD_SOME load32_some
+#define TIMES products
+#define PUT narrow_some
+#include "tiles.h"
+#define E(name) name##_wide
+#define ELEMENT float
+#define VECTOR lanes
+#define STEP 16
+#define LOAD load
+#define LOAD_SOME load_some
+#define TIMES(sum, a, b) fma3(a, b, sum)
+#define PUT store_some
+#include "tiles.h"
 
 // rows_by_rows is y [m,n] = x [m,k] w [n,k]^T. Rows of w are taken in groups that stay in a cache.
 static void rows_by_rows(int64_t m, int64_t n, int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy) {
-	int64_t group = m > WIDE_ROWS ? 128 : m == 1 ? 8 : 4;
+	int64_t group = m > WIDE_ROWS ? MOST_COLUMNS : m == 1 ? 8 : 4;
 	for (int64_t c = 0; c < n; c += group) {
 		int64_t columns = n - c < group ? n - c : group;
 		for (int64_t i = 0; i < k; i += DEEP) {
@@ -91,13 +55,23 @@ static void rows_by_rows(int64_t m, int64_t n, int64_t k, const uint16_t *x, int
 	}
 }
 
+// A task of unpack is some rows of a matrix, in float32 or in bfloat16.
+static void unpack_rows(const job *j, size_t task) {
+	const matrix w = {A(0, void *), A(1, floats), A(5, int64_t), A(3, int)};
+	int64_t n = w.ld, rows = A(4, int64_t);
+	for (int64_t r = task * SOME_ROWS; r < rows && r < (int64_t)(task + 1) * SOME_ROWS; r++) {
+		if (A(6, int)) unpack_wide(&w, r, 0, n, A(2, floats) + r * n);
+		else unpack(&w, r, 0, n, A(2, shorts) + r * n);
+	}
+}
+
 // finish rounds sums [m,n] to their place in y, with what is added to them.
 static void finish(const onering_product *p, const float *sums, int64_t ld, int64_t row, int64_t column, int64_t m, int64_t n) {
 	for (int64_t r = 0; r < m; r++) for (int64_t c = 0; c < n; c += 16) {
 		int some = n - c < 16 ? n - c : 16;
 		int64_t at = (row + r) * p->y_step + column + c;
 		lanes v = load_some(sums + r * ld + c, some);
-		if (p->bias) v = add(v, widen_some((const uint16_t *)p->bias + column + c, some));
+		if (p->bias) v = add(v, p->floats ? load_some((const float *)p->bias + column + c, some) : widen_some((const uint16_t *)p->bias + column + c, some));
 		if (p->plus) v = add(v, widen_some((const uint16_t *)p->plus + at, some));
 		if (p->sum) v = add(v, load_some(p->sum + at, some));
 		if (p->wide) store_some((float *)p->y + at, v, some);
@@ -114,11 +88,24 @@ static int64_t block(const multiplication *j, size_t task, int64_t *row, int64_t
 	return p->m - *row < j->rows ? p->m - *row : j->rows;
 }
 
+// weights is b, or with 1 the second matrix of gate_up.
+static matrix weights(const onering_product *p, int second) {
+	return (matrix){second ? p->plus : p->b, second ? p->plus_scales : p->scales, p->turn_b ? p->k : p->n, p->held};
+}
+
+// by_columns is the product of so many rows of a and of one of the matrices.
+static void by_columns(const onering_product *p, int second, int64_t row, int64_t column, int64_t rows, int64_t columns, float *sums) {
+	const matrix w = weights(p, second);
+	if (p->floats) rows_by_held_wide(rows, columns, p->k, (const float *)p->a + row * p->k, p->k, &w, column, sums, columns);
+	else if (w.held) rows_by_held(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, &w, column, sums, columns);
+	else rows_by_rows(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, (const uint16_t *)w.at + column * p->k, p->k, sums, columns);
+}
+
 static void forward(const multiplication *j, size_t task) {
 	const onering_product *p = j->p;
 	int64_t row, column, columns, rows = block(j, task, &row, &column, &columns);
 	float *sums = onering_room(rows * columns * 4);
-	rows_by_rows(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, (const uint16_t *)p->b + column * p->k, p->k, sums, columns);
+	by_columns(p, 0, row, column, rows, columns, sums);
 	finish(p, sums, columns, row, column, rows, columns);
 	onering_room_back(sums);
 }
@@ -142,7 +129,7 @@ static void gate_up(const multiplication *j, size_t task) {
 	float *sums = onering_room(rows * columns * (4 + 2 + 2));
 	uint16_t *both[2] = {(uint16_t *)(sums + rows * columns), (uint16_t *)(sums + rows * columns) + rows * columns};
 	for (int i = 0; i < 2; i++) {
-		rows_by_rows(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, (const uint16_t *)(i ? p->plus : p->b) + column * p->k, p->k, sums, columns);
+		by_columns(p, i, row, column, rows, columns, sums);
 		for (int64_t n = 0; n < rows * columns; n += 16) narrow_some(both[i] + n, load_some(sums + n, rows * columns - n < 16 ? rows * columns - n : 16), rows * columns - n < 16 ? rows * columns - n : 16);
 	}
 	for (int64_t r = 0; r < rows; r++) gated(both[0] + r * columns, both[1] + r * columns, (uint16_t *)p->y + (row + r) * p->y_step + column, columns);
@@ -163,10 +150,17 @@ static void pack(const multiplication *j, size_t panel) {
 	const onering_product *p = j->p;
 	int64_t pairs = (p->k + 1) / 2, column = panel * PANEL, n = p->n - column < PANEL ? p->n - column : PANEL;
 	uint32_t *to = j->packed + panel * PANEL * pairs;
+	const matrix w = weights(p, 0);
+	uint16_t some[2 * PANEL];
 	for (int64_t i = 0; i < pairs; i++, to += PANEL) {
-		const uint16_t *row = (const uint16_t *)p->b + 2 * i * p->n + column;
+		const uint16_t *row = (const uint16_t *)w.at + 2 * i * p->n + column, *next = row + p->n;
+		if (w.held) {
+			unpack(&w, 2 * i, column, n, some);
+			if (2 * i + 1 < p->k) unpack(&w, 2 * i + 1, column, n, some + PANEL);
+			row = some, next = some + PANEL;
+		}
 		if (n < PANEL) memset(to, 0, PANEL * 4);
-		interleave(to, row, 2 * i + 1 < p->k ? row + p->n : NULL, n);
+		interleave(to, row, 2 * i + 1 < p->k ? next : NULL, n);
 	}
 }
 

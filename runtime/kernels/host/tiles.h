@@ -1,0 +1,123 @@
+// The products of a type of numbers, for which this is included: those of ELEMENT, STEP of which
+// LOAD makes a VECTOR; TIMES adds the products of two to 16 lanes, PUT stores 16 lanes as such
+// numbers, and E names the functions of the type.
+
+// TILE is R rows of x and C rows of w over k. ahead is where the next rows of w lie, or NULL.
+INLINE void E(tile)(const int R, const int C, int64_t k, const ELEMENT *x, int64_t ldx, const ELEMENT *w, int64_t ldw, float *y, int64_t ldy, int onto, const ELEMENT *ahead) {
+	lanes sum[6][8];
+	UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = set(0);
+	int64_t i = 0;
+	for (; i + STEP <= k; i += STEP) {
+		VECTOR b[8];
+		UNROLL for (int c = 0; c < C; c++) {
+			b[c] = LOAD(w + c * ldw + i);
+			if (ahead) __builtin_prefetch(ahead + c * ldw + i);
+		}
+		UNROLL for (int r = 0; r < R; r++) {
+			VECTOR a = LOAD(x + r * ldx + i);
+			UNROLL for (int c = 0; c < C; c++) sum[r][c] = TIMES(sum[r][c], a, b[c]);
+		}
+	}
+	if (i < k) UNROLL for (int r = 0; r < R; r++) {
+		VECTOR a = LOAD_SOME(x + r * ldx + i, k - i);
+		UNROLL for (int c = 0; c < C; c++) sum[r][c] = TIMES(sum[r][c], a, LOAD_SOME(w + c * ldw + i, k - i));
+	}
+	UNROLL for (int r = 0; r < R; r++) {
+		float *at = y + r * ldy;
+#if KIND == AVX512
+		if (C % 4 == 0) {
+			UNROLL for (int c = 0; c < C; c += 4) {
+				__m128 s = sums4(sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3]);
+				_mm_storeu_ps(at + c, onto ? _mm_add_ps(_mm_loadu_ps(at + c), s) : s);
+			}
+			continue;
+		}
+#endif
+		UNROLL for (int c = 0; c < C; c++) {
+			float s = sum16(sum[r][c]);
+			at[c] = onto ? at[c] + s : s;
+		}
+	}
+}
+#define TILE(R, C) \
+	static __attribute__((noinline)) void E(tile_##R##x##C)(int64_t k, const ELEMENT *x, int64_t ldx, const ELEMENT *w, int64_t ldw, float *y, int64_t ldy, int onto, const ELEMENT *ahead) { \
+		if (ahead) E(tile)(R, C, k, x, ldx, w, ldw, y, ldy, onto, ahead); \
+		else E(tile)(R, C, k, x, ldx, w, ldw, y, ldy, onto, NULL); \
+	}
+#if KIND == AVX512
+TILE(6, 4)
+TILE(4, 4)
+TILE(2, 4)
+TILE(1, 8)
+TILE(1, 4)
+#elif KIND == AVX2
+TILE(3, 2)
+TILE(2, 2)
+TILE(1, 4)
+#endif
+TILE(1, 1)
+
+// some_rows computes columns [0,n) of so many rows as a tile has, at most m, and returns how many.
+INLINE int64_t E(some_rows)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, int64_t ldx, const ELEMENT *w, int64_t ldw, float *y, int64_t ldy, int onto, const ELEMENT *ahead) {
+	int64_t rows = 1, c = 0;
+#if KIND == AVX512
+	rows = m >= 6 && m != 8 ? 6 : m >= 4 ? 4 : m >= 2 ? 2 : 1;
+	if (rows == 1)
+		for (; c + 8 <= n; c += 8) E(tile_1x8)(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
+	for (; c + 4 <= n; c += 4) (rows == 6 ? E(tile_6x4) : rows == 4 ? E(tile_4x4) : rows == 2 ? E(tile_2x4) : E(tile_1x4))(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
+#elif KIND == AVX2
+	rows = m >= 3 && m != 4 ? 3 : m >= 2 ? 2 : 1;
+	if (rows == 1)
+		for (; c + 4 <= n; c += 4) E(tile_1x4)(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
+	else
+		for (; c + 2 <= n; c += 2) (rows == 3 ? E(tile_3x2) : E(tile_2x2))(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
+#endif
+	for (; c < n; c++) for (int64_t r = 0; r < rows; r++) E(tile_1x1)(k, x + r * ldx, ldx, w + c * ldw, ldw, y + r * ldy + c, ldy, onto, NULL);
+	return rows;
+}
+
+// unpack puts numbers [first,first+n) of a row of a matrix to a place. first begins a block.
+static void E(unpack)(const matrix *w, int64_t row, int64_t first, int64_t n, ELEMENT *to) {
+	int64_t at = row * w->ld + first;
+#define EACH(held) \
+	for (int64_t i = 0; i < n; i += 16) { \
+		int few = n - i < 16 ? n - i : 16; \
+		if (few == 16) PUT(to + i, held16(held, w, at + i, 16), 16); \
+		else PUT(to + i, held16(held, w, at + i, few), few); \
+	}
+	switch (w->held) {
+	case HELD_INT8: EACH(HELD_INT8) break;
+	case HELD_NF4: EACH(HELD_NF4) break;
+	case HELD_FLOAT: EACH(HELD_FLOAT) break;
+	case HELD_HALF: EACH(HELD_HALF) break;
+	default: EACH(HELD_SHORT)
+	}
+#undef EACH
+}
+
+// rows_by_held is y [m,n] = x [m,k] w^T for the n rows of a matrix from row first on, some of which
+// are unpacked at a time into the processor's cache.
+static void E(rows_by_held)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, int64_t ldx, const matrix *w, int64_t first, float *y, int64_t ldy) {
+	enum { LD = DEEP + STEP };
+	int64_t group = m > WIDE_ROWS ? MOST_COLUMNS : SOME_COLUMNS;
+	ELEMENT *some = onering_room(group * LD * sizeof *some);
+	for (int64_t c = 0; c < n; c += group) {
+		int64_t columns = n - c < group ? n - c : group;
+		for (int64_t i = 0; i < k; i += DEEP) {
+			int64_t deep = k - i < DEEP ? k - i : DEEP;
+			for (int64_t g = 0; g < columns; g++) E(unpack)(w, first + c + g, i, deep, some + g * LD);
+			for (int64_t r = 0; r < m;)
+				r += E(some_rows)(m - r, columns, deep, x + r * ldx + i, ldx, some, LD, y + r * ldy + c, ldy, i > 0, NULL);
+		}
+	}
+	onering_room_back(some);
+}
+#undef TILE
+#undef E
+#undef ELEMENT
+#undef VECTOR
+#undef STEP
+#undef LOAD
+#undef LOAD_SOME
+#undef TIMES
+#undef PUT
