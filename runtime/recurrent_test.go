@@ -13,13 +13,16 @@ import (
 	"onering/sampler"
 )
 
-// recurrentConfigs are models whose caches have states of one size beside keys and values.
+// recurrentConfigs are models whose caches have states of one size beside keys and values, or whose
+// tokens see a window of those.
 var recurrentConfigs = map[string]string{
 	"convolutions": `{"model_type": "lfm2", "vocab_size": 300, "hidden_size": 48, "intermediate_size": 90, "block_auto_adjust_ff_dim": false,
 		"num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "full_attn_idxs": [1], "conv_bias": true, "max_position_embeddings": 1000}`,
 	"delta rule": `{"model_type": "qwen3_5_text", "vocab_size": 300, "hidden_size": 48, "intermediate_size": 90, "full_attention_interval": 2,
 		"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 1000, "initializer_range": 0.2,
 		"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12, "linear_value_head_dim": 8}`,
+	"windows": `{"model_type": "gemma3_text", "vocab_size": 300, "hidden_size": 48, "intermediate_size": 90, "sliding_window": 11, "sliding_window_pattern": 2,
+		"num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "max_position_embeddings": 1000, "initializer_range": 0.2}`,
 }
 
 // onRecurrent runs a test on each of recurrentConfigs, with random weights.
@@ -152,6 +155,40 @@ func TestRecurrentInvariance(t *testing.T) {
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("%d rows: %v, of 2 rows %v", n, got, want)
+			}
+		}
+	})
+}
+
+// TestRecurrentKept: a turn that a kept slot continues has the log-probs of one whose whole
+// conversation is a prompt.
+func TestRecurrentKept(t *testing.T) {
+	onRecurrent(t, func(t *testing.T, env *runtime.Env, ring *runtime.Ring) {
+		var want []float32
+		for _, cost := range []int{1, 1000} { // with the second, nothing is continued
+			d := must(env.NewDecoder(ring, 1, 200))(t)
+			defer d.Close()
+			kept := sampler.NewKept(d, cost)
+			var got []float32
+			conversation := []int32{5, 8, 13}
+			for turn := range 4 {
+				conversation = append(conversation, int32(40+turn), int32(90+turn))
+				options := sampler.Options{Seed: uint64(turn)}
+				options.Temperature, options.TopP, options.MaxNewTokens = 1, 1, 20
+				responses, _, err := sampler.Sample(context.Background(), kept, options, []sampler.Request{{Prompt: conversation, Samples: 1}}, nil)
+				check(t, err)
+				if continued := kept.Reused > 0; continued != (cost == 1 && turn > 0) {
+					t.Errorf("turn %d continues %d tokens", turn, kept.Reused)
+				}
+				got, conversation = append(got, responses[0].LogProb...), append(conversation, responses[0].IDs...)
+			}
+			if want == nil {
+				want = got
+			}
+			for i := range want {
+				if !(math.Abs(float64(got[i]-want[i])) <= 5e-5) {
+					t.Fatalf("log-prob %d is %v anew, %v continued", i, got[i], want[i])
+				}
 			}
 		}
 	})

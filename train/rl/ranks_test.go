@@ -247,6 +247,68 @@ func TestRanksOfEveryKind(t *testing.T) {
 	}
 }
 
+// TestRanksOfFamilies: layers with states in place of keys and values train on two ranks as on one.
+func TestRanksOfFamilies(t *testing.T) {
+	env := runtimetest.Test(t)
+	for name, config := range map[string]string{
+		"lfm2": `"model_type": "lfm2", "full_attn_idxs": [1], "block_ff_dim": 48, "block_multiple_of": 8, "num_key_value_heads": 1`,
+		"qwen3_5": `"model_type": "qwen3_5_text", "full_attention_interval": 2, "head_dim": 16, "num_key_value_heads": 1,
+			"linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 6`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := freshModel(t, `{"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 25,
+				"max_position_embeddings": 64, "initializer_range": 0.1, "eos_token_id": 24, `+config+`}`)
+			run := func(n int) (dir string) {
+				dir = filepath.Join(t.TempDir(), "run")
+				wellTogether(t, env, n, false, func(int) rl.Config {
+					c := kindConfig("remax", dir)
+					set(&c, "grpo", `{"EntropyBonus":0.5}`) // a fresh model earns no reward
+					c.Model.Path, c.Train.Rounds, c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = from, 2, 4, 4
+					return c
+				})
+				return dir
+			}
+			one, two := run(1), run(2)
+			if !slices.Equal(responses(t, two), responses(t, one)) {
+				t.Error("two ranks have other responses than one")
+			}
+			if d := apart(t, two, one); d > 3e-4 {
+				t.Errorf("weights are %.2g from those of one rank", d)
+			}
+			same(t, "the second time", contents(t, run(2)), contents(t, two))
+		})
+	}
+}
+
+// freshModel writes the folder of a random model for the characters of the embedded task.
+func freshModel(t *testing.T, config string) (dir string) {
+	t.Helper()
+	words := t.TempDir()
+	vocab := map[string]int{"<pad>": 23, "<eos>": 24}
+	for i, c := range `0123456789+-=;c\boxed{}` {
+		vocab[string(c)] = i
+	}
+	text, err := json.Marshal(vocab)
+	for name, text := range map[string]string{"vocab.json": string(text), "merges.txt": "#version: 0.2\n",
+		"tokenizer_config.json": `{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<eos>", "added_tokens_decoder": {"24": {"content": "<eos>", "special": true}}}`} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(words, name), []byte(text), 0o666))
+	}
+	m, failed := models.ParseConfig([]byte(config), nil)
+	if err = errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	w, err := m.Init(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	dir = filepath.Join(t.TempDir(), "model")
+	if err := m.Save(dir, w, models.SaveOptions{Tokenizer: words}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // A run that four ranks began and two continue ends with the same bytes as a run that two
 // continued from the same checkpoint, with moments and float32 weights in parts or not,
 // and with an adapter too. Only the first rank reads the folder.
