@@ -45,7 +45,7 @@ func init() {
 }
 
 // advantage returns the advantage of token j.
-func (o *gspo) advantage(t objectives.Trajectory, j int) float64 {
+func (o *gspo) advantage(t *objectives.Trajectory, j int) float64 {
 	if o.TokenLevel && t.TokenAdvantage != nil {
 		return t.TokenAdvantage[j]
 	}
@@ -78,7 +78,7 @@ func (o *gspo) tokenLoss(b, at objectives.Batch) float64 {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
 		s, detached := math.Exp(at.Trajectories[i].MeanLogRatio()), at.Trajectories[i].LogProb
 		for j, logp := range t.LogProb {
-			if a := o.advantage(t, j); a != 0 {
+			if a := o.advantage(&t, j); a != 0 {
 				bounded, _ := o.Bound(s*math.Exp(logp-detached[j]), a)
 				loss -= bounded * (a * c)
 			}
@@ -94,12 +94,15 @@ func (o *gspo) Weights(b objectives.Batch, w [][]float64) {
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
 		s := math.Exp(t.MeanLogRatio())
-		clear(w[i])
+		last, weight := math.NaN(), 0.0
 		for j := range w[i] {
-			a := o.advantage(t, j)
-			if _, cut := o.Bound(s, a); !cut && a != 0 {
-				w[i][j] = -s * (a * c)
+			if a := o.advantage(&t, j); a != last {
+				last, weight = a, 0
+				if _, cut := o.Bound(s, a); !cut && a != 0 {
+					weight = -s * (a * c)
+				}
 			}
+			w[i][j] = weight
 		}
 		o.AddPenalty(t, c, w[i])
 	}
@@ -110,8 +113,9 @@ func (o *gspo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
 		l, cut := t.MeanLogRatio(), 0
+		s := math.Exp(l)
 		for j := range t.LogProb {
-			if _, c := o.Bound(math.Exp(l), o.advantage(t, j)); c {
+			if _, c := o.Bound(s, o.advantage(&t, j)); c {
 				cut++
 			}
 		}

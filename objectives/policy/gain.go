@@ -78,6 +78,7 @@ func (x *response) capped() {
 	for side := 0; side < 2 && x.diagnose; side++ {
 		logs[side] = [2]float64{math.Log(x.floor[side]), math.Log(x.most[side])}
 	}
+	lam := x.lam[:len(x.a)]
 	for j, a := range x.a {
 		side, cut := 0, 0
 		if a < 0 {
@@ -94,7 +95,7 @@ func (x *response) capped() {
 			out[j] = 0
 			continue
 		}
-		r := math.Exp(x.lam[j])
+		r := math.Exp(lam[j])
 		bounded := max(x.floor[side], min(r, x.most[side]))
 		out[j] = a * bounded
 		switch {

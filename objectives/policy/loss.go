@@ -20,8 +20,12 @@ func (o *Policy) Loss(b, at objectives.Batch) float64 {
 	x.values = true
 	for i := range b.Trajectories {
 		x.read(&b.Trajectories[i], &at.Trajectories[i])
-		for _, v := range x.v {
-			loss -= scales[i] * v
+		if x.alike && !x.detached && o.Drift == 0 && !o.Pull {
+			loss -= scales[i] * float64(len(x.v)) * x.v[0]
+		} else {
+			for _, v := range x.v {
+				loss -= scales[i] * v
+			}
 		}
 		loss += o.Penalty(b.Trajectories[i], penalties[i])
 	}
@@ -82,11 +86,13 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	}
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	bounded := o.Bound != "none" || o.ClipDual != 0 || o.CapESS || o.Cap != unbounded || o.Floor != 0 || o.CapNegative != nil || o.FloorNegative != nil
+	inner, power := o.Inner == "token" || o.Inner == "rewards", o.Mean == "ess" || o.Mean == "rewards" || o.MeanLast != nil
+	whole := o.Scope == "sequence" && (o.Gate == "none" || inner || power)
 	x, rows := o.begin(b, b), o.StepAdvantages(b)
 	x.diagnose = true
 	for i, t := range b.Trajectories {
 		all[i].Advantage = t.Advantage
-		if o.List != "none" || !bounded && o.Scope != "sequence" {
+		if o.List != "none" || !bounded && !whole {
 			continue
 		}
 		if rows != nil {
@@ -99,17 +105,17 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 		if o.CapESS {
 			all[i].ESS = new(x.ess)
 		}
-		if o.Mean == "ess" || o.Mean == "rewards" || o.MeanLast != nil {
+		if power {
 			all[i].P = new(append(x.orders, x.order)[0]) // of an empty response
 		}
-		if o.Inner == "token" || o.Inner == "rewards" {
-			inner := 0
+		if inner {
+			cut := 0
 			for j := range t.LogProb {
 				if x.z[j] != t.LogProb[j]-t.OldLogProb[j] {
-					inner++
+					cut++
 				}
 			}
-			all[i].Clipped = objectives.Fraction(inner, len(x.v))
+			all[i].Clipped = objectives.Fraction(cut, len(x.v))
 		}
 		if o.Scope == "sequence" && o.Gate == "none" {
 			all[i].SetLogRatio(append(x.sure, 0)[0]) // 0 of an empty response
@@ -236,12 +242,15 @@ func (x *response) read(t, at *objectives.Trajectory) {
 	} else {
 		x.gains()
 	}
-	drift := x.drift()
-	for j := 0; j < n && x.values && (drift != 0 || x.Pull); j++ {
-		d := t.LogProb[j] - t.OldLogProb[j]
-		x.v[j] -= drift * d * d
+	drift, old, v := x.drift(), t.OldLogProb[:n], x.v[:n]
+	if !x.values || drift == 0 && !x.Pull {
+		return
+	}
+	for j, logp := range t.LogProb {
+		d := logp - old[j]
+		v[j] -= drift * d * d
 		if x.Pull {
-			x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
+			v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
 		}
 	}
 }

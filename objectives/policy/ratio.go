@@ -139,13 +139,15 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 
 // clipInner puts log-ratios within the inner clip: on both sides, or on that to which the advantage pushes them (D4).
 func (x *response) clipInner(z []float64) {
-	limits, above := x.Inner == "limits", x.InnerForm == "pessimistic"
+	limits, above, low, high := x.Inner == "limits", x.InnerForm == "pessimistic", -x.InnerLow, x.innerHigh
 	for j, a := range x.a[:len(z)] {
-		if limits || (a >= 0) == above {
-			z[j] = min(z[j], x.innerHigh)
-		}
-		if limits || (a >= 0) != above {
-			z[j] = max(z[j], -x.InnerLow)
+		switch {
+		case limits:
+			z[j] = max(low, min(z[j], high))
+		case (a >= 0) == above:
+			z[j] = min(z[j], high)
+		default:
+			z[j] = max(low, z[j])
 		}
 	}
 }
@@ -214,8 +216,11 @@ func fill(x []float64, v float64) {
 func (x *response) through(w []float64) {
 	if x.alone {
 		sum := 0.0
-		for _, g := range x.g {
-			sum += g
+		for j := 0; j < len(w) && !x.alike; j++ {
+			sum += x.g[j]
+		}
+		if x.alike {
+			sum = float64(len(w)) * x.g[0]
 		}
 		switch {
 		case x.Mean == "product":
