@@ -390,17 +390,15 @@ func explainUsage(c *cobra.Command, err error, args []string) error {
 		return fmt.Errorf("--%s: %w", value.GetFlag().Name, value.Unwrap())
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
-		var names, told []string
+		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		var list []error
+		known := len(names)
 		for _, arg := range args { // the library stops at the first
 			name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-			if arg == "--" {
-				break
-			}
-			if strings.HasPrefix(arg, "--") && c.Flags().Lookup(name) == nil && !slices.Contains(told, name) {
-				told = append(told, name)
-				list = append(list, fmt.Errorf("unknown flag: --%s%s", name, cmp.Or(settingCalled(c, name), settings.DidYouMean(name, names))))
+			if strings.HasPrefix(arg, "--") && !slices.Contains(names, name) {
+				names = append(names, name)
+				list = append(list, fmt.Errorf("unknown flag: --%s%s", name, cmp.Or(settingCalled(c, name), settings.DidYouMean(name, names[:known]))))
 			}
 		}
 		return cmp.Or(errors.Join(list...), err)

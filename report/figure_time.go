@@ -45,10 +45,7 @@ const maxBars = 40
 
 // phaseSeconds draws a bar for each configuration: the seconds of a round, stacked by phase.
 func phaseSeconds(groups []*group) figure {
-	of := "round"
-	if !slices.ContainsFunc(groups, func(g *group) bool { return !g.runs[0].supervised() }) {
-		of = "step"
-	}
+	of := map[bool]string{true: "round", false: "step"}[slices.ContainsFunc(groups, func(g *group) bool { return !g.runs[0].supervised() })]
 	f := figure{
 		ID: "phases", Title: "Seconds by phase", X: "seconds a " + of, Kind: "bar", Wide: true,
 		Note: "Mean seconds of a " + of + ", by phase.",

@@ -210,16 +210,10 @@ func (r *Run) wrongFinding() (finding, bool) {
 		f.Text = fmt.Sprintf("None of the %d responses of round %d.", v.all, v.round)
 	default:
 		f.Show = "wrong"
-		var parts []string
-		for _, x := range []struct {
-			n    int
-			what string
-		}{{v.wrong - v.truncated - v.unanswered, "with a wrong answer"}, {v.truncated, "truncated"}, {v.unanswered, "without an answer"}} {
-			if x.n > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s", x.n, x.what))
-			}
-		}
-		f.Text = fmt.Sprintf("%d of the %d responses of round %d: %s.", v.wrong, v.all, v.round, strings.Join(parts, ", "))
+		f.Text = strings.NewReplacer(" 0 with a wrong answer,", "", " 0 truncated,", "").Replace(fmt.Sprintf(
+			"%d of the %d responses of round %d: %d with a wrong answer, %d truncated, %d without an answer.",
+			v.wrong, v.all, v.round, v.wrong-v.truncated-v.unanswered, v.truncated, v.unanswered))
+		f.Text = strings.Replace(f.Text, ", 0 without an answer.", ".", 1)
 	}
 	return f, v.all > 0
 }

@@ -241,10 +241,7 @@ func (d *Doctor) supervised(r metrics.Record, loss float64) *Finding {
 // with its epoch as that of the best round.
 func (d *Doctor) heldOut(r metrics.Record, loss float64) *Finding {
 	b, low, step, rate := d.state.Before, d.state.Best, r.Float("step"), d.facts.Settings["optimizer.learning_rate"]
-	learned := math.Inf(1)
-	if n := len(d.state.Losses); n > 0 {
-		learned = median(d.state.Losses[max(0, n-earlySteps):])
-	}
+	learned := stat.Mean(d.state.Losses[max(0, len(d.state.Losses)-earlySteps):])
 	switch first, best := b[evaluated], low[bestReward]; {
 	case math.IsNaN(first):
 		b[evaluated] = loss
