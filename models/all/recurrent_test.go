@@ -1,10 +1,13 @@
 package all_test
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"onering/models"
+	"onering/models/lora"
 	"onering/models/modeltest"
 )
 
@@ -77,6 +80,54 @@ func TestRecurrentConfigs(t *testing.T) {
 		m, err := models.ParseConfig([]byte(lfm2+text), nil)
 		if err != nil || m.FFN != want {
 			t.Errorf("%s: a width of %d, %v, want %d", text, m.FFN, err, want)
+		}
+	}
+}
+
+// TestMergeOfKinds: an adapter of a model whose layers have different modules is merged into the
+// modules of each.
+func TestMergeOfKinds(t *testing.T) {
+	for _, config := range []string{
+		`"model_type": "lfm2", "full_attn_idxs": [1]`,
+		`"model_type": "qwen3_5_text", "full_attention_interval": 2, "head_dim": 8, "linear_num_key_heads": 1, "linear_num_value_heads": 2`,
+	} {
+		m, err := models.ParseConfig([]byte(`{"hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 9, `+config+`}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := m.Init(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		s := lora.Default()
+		s.Rank = 2
+		a, err := lora.New(s, m, "base")
+		if err != nil {
+			t.Fatal(err)
+		}
+		adapter, err := a.Init(s, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer adapter.Close()
+		for i := range adapter.Data {
+			adapter.Data[i] += 0.1 // B begins at 0
+		}
+		dir := filepath.Join(t.TempDir(), "adapter")
+		if err := a.Save(dir, adapter, nil); err != nil {
+			t.Fatal(err)
+		}
+		was := slices.Clone(w.Data)
+		if err := lora.Merge(dir, m, w); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range m.Layout().Names() {
+			place, _ := m.Layout().Find(name)
+			changed := !slices.Equal(w.Data[place.Offset:place.Offset+place.Size], was[place.Offset:place.Offset+place.Size])
+			if want := len(place.Shape) == 2 && strings.Contains(name, "layers."); changed != want {
+				t.Errorf("%s: %s changed: %v", config, name, changed)
+			}
 		}
 	}
 }

@@ -180,5 +180,5 @@ func short(names []string) (out []string) {
 		out = append(out, name[strings.LastIndex(name, ".")+1:])
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }

@@ -37,6 +37,10 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 	if err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
+	list = slices.DeleteFunc(list, func(p product) bool { // layers of different kinds have different modules
+		_, _, has := model.View(p.module + ".weight")
+		return !has && p.module != headModule
+	})
 	x := merging{config: c, products: list, model: model, embedding: base.embedding + ".weight", moved: base.moved, whole: map[string]string{}}
 	_, _, untied := model.View(headTensor)
 	x.tied = !untied
