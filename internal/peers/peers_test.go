@@ -144,7 +144,7 @@ n=$((2 * 4)); bsz=${BSZ:-32}
 python3 -m recipe.dapo.main_dapo data.train_files="$files" data.truncation='left' data.filter_overlong_prompts=True \
     # algorithm.adv_estimator=gae \
     algorithm.adv_estimator=grpo data.train_batch_size=${bsz} actor_rollout_ref.model.path=m \
-    actor_rollout_ref.actor.ppo_mini_batch_size=$bsz actor_rollout_ref.rollout.n=8 data.max_response_length=$((1024 * 2)) \
+    actor_rollout_ref.actor.ppo_mini_batch_size=$bsz actor_rollout_ref.rollout.n=8 data.max_response_length=$((1024 * 2)) data.max_prompt_length=$((700)) \
     data.val_files=$HOME/x.parquet trainer.total_training_steps=7 $@
 `
 	run, err := Verl([]byte(script), nil, 0)
@@ -152,7 +152,7 @@ python3 -m recipe.dapo.main_dapo data.train_files="$files" data.truncation='left
 		t.Fatal(err, run.Refused)
 	}
 	got := decode(t, []byte(run.TOML()))
-	for key, want := range map[string]any{"rollout.prompts_per_round": 32.0, "rollout.max_new_tokens": 2048.0, "objective.name": "grpo"} {
+	for key, want := range map[string]any{"rollout.prompts_per_round": 32.0, "rollout.max_new_tokens": 2048.0, "rollout.max_prompt_tokens": 700.0, "objective.name": "grpo"} {
 		if got[key] != want {
 			t.Errorf("%s = %v, want %v", key, got[key], want)
 		}

@@ -17,7 +17,7 @@ var (
 	comment  = regexp.MustCompile(`(?m)(^|\s)#.*$`)
 	word     = regexp.MustCompile(`("[^"\n]*"|'[^'\n]*'|\$\(\([^)\n]*\)\)|\S)+`)
 	override = regexp.MustCompile(`^\+{0,2}([A-Za-z_][\w.]*\.[\w.]+)=(.*)$`)
-	product  = regexp.MustCompile(`\$\(\( *(\d+) *\* *(\d+) *\)\)`)
+	product  = regexp.MustCompile(`\$\(\( *(\d+)(?: *\* *(\d+))? *\)\)`)
 	used     = regexp.MustCompile(`\$\{(\w+)(:-[^${}]*)?\}|\$(\w+)`)
 	variable = regexp.MustCompile(`^([A-Za-z_]\w*)=(.*)$`)
 	quotes   = strings.NewReplacer(`"`, "", "'", "")
@@ -90,7 +90,7 @@ func expand(text string, assigned map[string]string) string {
 	return product.ReplaceAllStringFunc(text, func(use string) string {
 		m := product.FindStringSubmatch(use)
 		a, _ := strconv.Atoi(m[1])
-		b, _ := strconv.Atoi(m[2])
+		b, _ := strconv.Atoi(cmp.Or(m[2], "1"))
 		return strconv.Itoa(a * b)
 	})
 }
