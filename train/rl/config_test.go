@@ -58,6 +58,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Runtime:     policy.RuntimeConfig{Threads: -1, Device: "tpu"},
 		Distributed: train.DistributedConfig{CheckEvery: -1},
 		Stream:      streams.Settings{List: streams.List{{Tokens: "all"}}},
+		Output:      outputConfig{ShowEvery: -1},
 	}
 	bad.Data.Expansion, bad.Eval.Expansion = -1, -1
 	reported, exist := map[string]bool{}, keys()
@@ -78,6 +79,7 @@ func TestValidateNamesKeys(t *testing.T) {
 	// These values are possible.
 	for _, free := range []string{
 		"data.prompt", "data.answer", "data.id", "data.split", "data.role", "eval.prompt", "eval.answer", "eval.id", "eval.split", "lora.adapter", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.offload_weights", "optimizer.name", "optimizer.rate_by_ess", "rollout.invariant", "lora.on", "lora.rslora", "eval.grade_truncated",
+		"train.stop_when", "output.push_to", "output.push_private", // whose texts are read when a run begins
 	} {
 		delete(exist, free)
 	}

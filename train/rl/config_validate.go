@@ -57,6 +57,7 @@ func (c Config) Check() error {
 	v.suites(c.Eval)
 	v.ranges("runtime.", &c.Runtime)
 	v.ranges("distributed.", &c.Distributed)
+	v.ranges("output.", &c.Output)
 	return errors.Join(v.errs...)
 }
 
