@@ -1,5 +1,7 @@
 package sampler
 
+import "math"
+
 // An Invariant decoder gives a sequence the same bits, whatever other sequences are
 // decoded. The decoder under it does so for two or more rows; for a single row ONNX
 // Runtime uses another kernel, whose last bits differ. So the last slot is reserved for a
@@ -65,7 +67,10 @@ func (d *Invariant) Step(rows []Row) error {
 		d.stopCompanion()
 		return d.Decoder.Step(rows)
 	}
-	pair := []Row{rows[0], {Slot: d.companion, Way: rows[0].Way, Score: rows[0].Score}}
+	pair := []Row{rows[0], {Slot: d.companion, Way: rows[0].Way}}
+	if rows[0].Score != nil {
+		pair[1].Score = func(Candidate) float32 { return float32(math.Inf(-1)) } // its token does not matter
+	}
 	if !d.running {
 		if err := d.startCompanion(pair[1]); err != nil {
 			return err

@@ -47,12 +47,25 @@ type Options struct {
 	// TurnTokens, if not 0, is the largest number of tokens of the first turn; a turn
 	// that reaches it ends by Length.
 	TurnTokens int
+	// Constraint, if not nil, begins what says which tokens may follow in a turn. It concerns
+	// the choice and nothing else, as a Steering does.
+	Constraint func() Constraint
 	// Top is how many of the likeliest tokens Token receives besides the sampled one. It
 	// changes no bit of the samples.
 	Top int
 	// DropLong leaves out prompts that do not fit, counted in Stats.Dropped,
 	// instead of refusing the whole call.
 	DropLong bool
+}
+
+// A Constraint follows a turn, and says which tokens may come next. A turn of which nothing more
+// may follow, and which no EOS id can end, ends by Stop.
+type Constraint interface {
+	// Next returns the ids that may follow, as a bit for each, nil for all of them, and whether
+	// the turn may end: the EOS ids may follow then. An error ends the call.
+	Next() (allowed []uint64, ends bool, err error)
+	// Add adds the sampled token.
+	Add(id int32)
 }
 
 // A Request is a prompt and how many responses to sample for it.
@@ -200,6 +213,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("sampler: prefill tokens %d is negative", o.PrefillTokens)
 	case o.Kept && o.Steering.On():
 		return errors.New("sampler: a bias or a penalty changes which tokens are kept, and log-probs over these are those of the model: leave one of the two out")
+	case o.Constraint != nil && (o.Kept || o.MinTokens > 0):
+		return errors.New("sampler: a constraint says where a turn ends and which tokens are kept: leave out min_tokens and log-probs over the kept tokens")
 	case len(o.Stops) > 0 && o.Text == nil:
 		return fmt.Errorf("sampler: stop string %q needs a text decoder, and none was given", o.Stops[0])
 	}

@@ -19,10 +19,12 @@ type sequence struct {
 	waits    bool       // it waits for an observation
 	ended    Response   // while it waits, the turn that ended
 	text     TextDecoder
-	stops    stops                   // stop strings of the turn
-	tail     []byte                  // end of its text; see stops.find
-	score    func(Candidate) float32 // by which tokens are chosen, if not by their log-probs
-	had      map[int32]int           // for score: how often the response has each token that it or the prompt has
+	stops    stops         // stop strings of the turn
+	tail     []byte        // end of its text; see stops.find
+	had      map[int32]int // for steered: how often the response has each token that it or the prompt has
+	form     Constraint    // of the turn, nil for none
+	allowed  []uint64      // ids that may follow, nil for all
+	ends     bool          // the turn may end
 	ids      []int32
 	logp     []float32
 	entropy  []float32
@@ -50,6 +52,11 @@ func (q *sequence) turn(most int) {
 	q.text = nil
 	if len(q.call.Stops) > 0 {
 		q.text, q.stops = q.call.Text(), newStops(q.call.Stops)
+	}
+	q.form = nil
+	if q.call.Constraint != nil {
+		q.form = q.call.Constraint()
+		q.allowed, q.ends, _ = q.form.Next() // an error comes again behind the first token
 	}
 }
 
@@ -100,7 +107,13 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 	if q.full() || len(q.ids) == q.most {
 		return Length, "", nil
 	}
-	return "", "", nil
+	if q.form != nil {
+		q.form.Add(x.ID)
+		if err = q.constrain(); err == nil && q.isOver() {
+			return Stop, "", nil
+		}
+	}
+	return "", "", err
 }
 
 // response returns the ended sequence as a Response.

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -26,20 +27,52 @@ func (s *Steering) On() bool {
 
 // steer begins to count the tokens of a sequence, if a Steering has to know them.
 func (q *sequence) steer() {
-	q.score, q.had = nil, nil
+	q.had = nil
 	if q.call.Steering.On() {
-		q.score, q.had = q.steered, map[int32]int{}
+		q.had = map[int32]int{}
 		for _, id := range q.call.Prompt {
 			q.had[id] = 0
 		}
 	}
 }
 
+// constrain learns which tokens may follow.
+func (q *sequence) constrain() (err error) {
+	if q.allowed, q.ends, err = q.form.Next(); err != nil {
+		return fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: %w", q.call.index, q.call.ID, q.sample, len(q.ids), err)
+	}
+	return nil
+}
+
+// isOver reports whether nothing may follow, and no EOS id can say so.
+func (q *sequence) isOver() bool {
+	return q.ends && q.allowed != nil && len(q.call.EOS) == 0 && !slices.ContainsFunc(q.allowed, func(w uint64) bool { return w != 0 })
+}
+
+// forbids reports whether the constraint of a sequence forbids a token.
+func (q *sequence) forbids(id int32) bool {
+	if ends := slices.Contains(q.call.EOS, id); ends && q.ends || q.allowed == nil {
+		return ends && !q.ends
+	}
+	return int(id/64) >= len(q.allowed) || q.allowed[id/64]>>(id%64)&1 == 0
+}
+
+// scoring returns by what the next token is chosen, nil for its log-prob.
+func (q *sequence) scoring() func(Candidate) float32 {
+	if q.had == nil && (q.form == nil || q.allowed == nil && q.ends) {
+		return nil
+	}
+	return q.steered
+}
+
 // steered returns the log-prob, up to a constant, with which the next token is chosen.
 func (q *sequence) steered(c Candidate) float32 {
 	s := &q.call.Steering
-	if len(q.ids) < s.MinTokens && slices.Contains(q.call.EOS, c.ID) {
+	if q.form != nil && q.forbids(c.ID) || len(q.ids) < s.MinTokens && slices.Contains(q.call.EOS, c.ID) {
 		return float32(math.Inf(-1))
+	}
+	if q.had == nil {
+		return c.LogProb
 	}
 	n, read := q.had[c.ID]
 	x := float64(c.LogProb)
@@ -63,13 +96,26 @@ func (r *Row) Draw(likeliest []Candidate, all bool, entropy float32) (ok bool) {
 	if !all {
 		return false
 	}
-	way, list, total := r.Way, slices.Clone(likeliest), 0.0
+	way, total := r.Way, 0.0
 	if way.Greedy {
 		way = Sampling{TopK: 1, TopP: 1}
 	}
-	for i := range list {
-		list[i].LogProb = r.Score(list[i])
-		total += math.Exp(float64(list[i].LogProb))
+	list := make([]Candidate, 0, len(likeliest))
+	for _, c := range likeliest {
+		if c.LogProb = r.Score(c); !math.IsInf(float64(c.LogProb), -1) {
+			list = append(list, c)
+			total += math.Exp(float64(c.LogProb))
+		}
+	}
+	if len(list) == 0 { // nothing may be drawn, which the caller refuses
+		list, total = append(list, likeliest[0]), 1
+	}
+	if total == 0 { // all are so unlikely that their exponentials are 0
+		most := slices.MaxFunc(list, func(a, b Candidate) int { return cmp.Compare(a.LogProb, b.LogProb) }).LogProb
+		for i := range list {
+			list[i].LogProb -= most
+			total += math.Exp(float64(list[i].LogProb))
+		}
 	}
 	for i := range list {
 		list[i].LogProb -= float32(math.Log(total))
