@@ -49,6 +49,12 @@ func (d *StreamDecoder) Bytes(id int32) []byte {
 	return d.t.appendToken(nil, id, false)
 }
 
+// IsAdded reports whether id is an added token, which is searched in a text before it is split.
+func (d *StreamDecoder) IsAdded(id int32) bool {
+	name := d.t.Token(id)
+	return name != "" && (d.t.raw.has(name) || d.t.normal.has(d.t.form.apply(name)))
+}
+
 // Pending returns the text that Flush would add if it consists of whole characters, else
 // "". Another byte token may still change it.
 func (d *StreamDecoder) Pending() string {

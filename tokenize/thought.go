@@ -37,6 +37,9 @@ func (d *StreamDecoder) Thoughts(prompt []int32) *Thoughts {
 	return new(Thoughts)
 }
 
+// Inside reports whether the text so far ends inside a thought.
+func (x *Thoughts) Inside() bool { return x.at == insideThought }
+
 // Turn decodes a whole turn after a prompt, without special tokens but for the marks of
 // thoughts and those in Keep.
 func (d *StreamDecoder) Turn(prompt, turn []int32) (thought, said string) {

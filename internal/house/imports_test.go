@@ -20,9 +20,10 @@ var rooms = []struct {
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
 	{"tokenize/jinja", "internal/ordered"},
-	{"tokenize/tools", "tokenize"},
+	{"tokenize/tools", "tokenize internal/grammar"},
 	{"internal/house", ""},
 	{"internal/strict", "internal/settings"},
+	{"internal/grammar", "internal/ordered internal/strict"},
 	{"internal/settings", ""},
 	{"internal/files", ""},
 	{"internal/cli", "internal/files"},
@@ -105,7 +106,7 @@ var rooms = []struct {
 	{"train/sft", "train/doctor policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 
 	{"serve", "environment internal/process sampler serve/openai train/doctor train/metrics"},
-	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},
+	{"serve/openai", "sampler internal/grammar internal/settings tokenize tokenize/tools"},
 
 	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives objectives/means tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/sweep", "internal/files internal/settings internal/stat report"},

@@ -34,11 +34,12 @@ type Format struct {
 	// Silent says that the chat template does not write the calls of earlier answers: they are
 	// to be a part of their content, as Write has them.
 	Silent bool
+	// Strict says that the arguments of a function's calls are to be of its schema.
+	Strict bool
 
 	family
 	begin     []string            // marks that begin a call: open, and those of calls without it
 	functions map[string]function // functions by name
-	thinking  bool                // the prompt ends inside a thought
 }
 
 // A family is one way in which models write calls, between two marks.
@@ -47,6 +48,8 @@ type family struct {
 	begins      string   // the text before a call's name
 	named       string   // for a call of the function NAME, the text from there to the arguments
 	open, close string   // close is "" if a call ends with the text
+	ends        string   // the text behind the arguments
+	between     string   // the text between two calls; "" if one is written alone
 	inside      []string // marks within a call
 	json        bool     // close counts outside JSON strings only
 	bare        byte     // a text that begins with it is a call, too
@@ -58,6 +61,7 @@ type family struct {
 type function struct {
 	Name       string          `json:"name"`
 	Parameters json.RawMessage `json:"parameters"` // a schema, or what a client has sent in its place
+	Strict     bool            `json:"strict"`     // a call's arguments are to be of the schema
 }
 
 const (
@@ -75,21 +79,21 @@ var families = []struct {
 	family
 	writes, teaches *regexp.Regexp
 }{
-	{family{name: "xml", begins: "<tool_call>\n<function=", named: "NAME>\n", open: "<tool_call>", close: "</tool_call>", read: readXML},
+	{family{name: "xml", begins: "<tool_call>\n<function=", named: "NAME>\n", ends: functionEnd + "\n</tool_call>", between: "\n", open: "<tool_call>", close: "</tool_call>", read: readXML},
 		regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), nil},
-	{family{name: "hermes", begins: "<tool_call>\n{\"name\":", named: ` "NAME", "arguments":`, open: "<tool_call>", close: "</tool_call>", json: true, read: readHermes, write: writeHermes},
+	{family{name: "hermes", begins: "<tool_call>\n{\"name\":", named: ` "NAME", "arguments": `, ends: "}\n</tool_call>", between: "\n", open: "<tool_call>", close: "</tool_call>", json: true, read: readHermes, write: writeHermes},
 		regexp.MustCompile(`<tool_call>\s*\{\s*"name":\s*"` + probe + `"`), regexp.MustCompile(`<tool_call>\s*\{\s*"name"`)},
-	{family{name: "llama", begins: `{"name":`, named: ` "NAME", "parameters":`, open: python, bare: '{', read: readLlama},
+	{family{name: "llama", begins: `{"name":`, named: ` "NAME", "parameters": `, ends: "}", open: python, bare: '{', read: readLlama},
 		regexp.MustCompile(`(?:\n|>)\{"name":\s*"` + probe + `",\s*"parameters":`), nil},
-	{family{name: "mistral", named: ` "NAME", "arguments":`, open: "[TOOL_CALLS]", read: readMistral},
+	{family{name: "mistral", named: ` "NAME", "arguments": `, ends: "}]", open: "[TOOL_CALLS]", read: readMistral},
 		regexp.MustCompile(`(\[TOOL_CALLS\]\s*\[\s*\{\s*"name":)\s*"` + probe + `"`), nil},
 	{family{name: "mistral", begins: "[TOOL_CALLS]", named: "NAME" + mistralArguments, open: "[TOOL_CALLS]", inside: []string{mistralID, mistralArguments}, read: readMistral},
 		regexp.MustCompile(`\[TOOL_CALLS\]` + probe + `(?:\[CALL_ID\]\w*)?\[ARGS\]`), nil},
-	{family{name: "lfm2", begins: "<|tool_call_start|>[", named: "NAME(", open: "<|tool_call_start|>", close: "<|tool_call_end|>", read: readPython, write: writePython},
+	{family{name: "lfm2", begins: "<|tool_call_start|>[", named: "NAME(", ends: ")]<|tool_call_end|>", open: "<|tool_call_start|>", close: "<|tool_call_end|>", read: readPython, write: writePython},
 		regexp.MustCompile(`<\|tool_call_start\|>\[` + probe + `\(`), regexp.MustCompile(`<\|tool_list_start\|>`)},
 	{family{name: "gemma", begins: "<start_function_call>call:", named: "NAME{", open: "<start_function_call>", close: "<end_function_call>", inside: []string{gemmaText}, read: readGemma},
 		regexp.MustCompile(`<start_function_call>call:` + probe + `\{`), nil},
-	{family{name: "pythonic", begins: "[", named: "NAME(", open: python, bare: '[', read: readPython},
+	{family{name: "pythonic", begins: "[", named: "NAME(", ends: ")]", open: python, bare: '[', read: readPython},
 		regexp.MustCompile(`\n\[` + probe + `\(x=`), nil},
 }
 
@@ -123,7 +127,6 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	if !strings.Contains(text, probe) {
 		return nil, errors.New("the model's chat template does not show tools to the model")
 	}
-	f.thinking = strings.HasSuffix(strings.TrimSpace(text), tokenize.ThoughtMarks[0])
 	for _, x := range families {
 		if m := x.writes.FindStringSubmatch(called); m != nil {
 			f.family = x.family
@@ -186,7 +189,7 @@ func (f *Format) readTools(list tokenize.Data) error {
 		if _, twice := f.functions[t.Name]; twice {
 			return fmt.Errorf("two tools have the name %q: rename one, or leave one out", t.Name)
 		}
-		f.functions[t.Name] = t.function
+		f.functions[t.Name], f.Strict = t.function, f.Strict || t.Strict
 	}
 	return nil
 }
@@ -206,24 +209,6 @@ func writeHermes(calls []Call) string {
 		texts = append(texts, "<tool_call>\n"+`{"name": `+string(textOf(c.Name))+`, "arguments": `+cmp.Or(strings.TrimSpace(string(c.Arguments)), "{}")+"}\n</tool_call>")
 	}
 	return strings.Join(texts, "\n")
-}
-
-// Begin returns the beginning of a call, of the function with a name if one is given, to
-// be put behind a prompt, so that the model continues it. There is none for a prompt that
-// ends inside a thought.
-func (f *Format) Begin(name string) (text string, err error) {
-	if _, known := f.functions[name]; name != "" && !known {
-		return "", fmt.Errorf("there is no tool %q", name)
-	}
-	if f.thinking {
-		return "", errors.New("the model's prompt ends inside a thought, where no call can begin")
-	}
-	text = f.begins
-	if name != "" {
-		quoted := textOf(name)
-		text += strings.Replace(f.named, "NAME", string(quoted[1:len(quoted)-1]), 1)
-	}
-	return text, nil
 }
 
 // Parse returns the calls in a text and the content around them. Calls that are not

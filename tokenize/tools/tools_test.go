@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"onering/internal/grammar"
 	"onering/tokenize"
 )
 
@@ -86,8 +86,8 @@ func format(t testing.TB, name string) *Format {
 func TestOf(t *testing.T) {
 	for name, want := range map[string]string{"hermes": "hermes", "xml": "xml", "llama": "llama", "smollm3": "hermes", "mistral": "mistral", "ministral": "mistral",
 		"lfm2": "lfm2", "lfm2 of before": "lfm2", "gemma": "gemma", "pythonic": "pythonic"} {
-		if f := format(t, name); f.name != want || f.thinking != (name == "xml") || f.Silent != (name == "smollm3" || name == "lfm2 of before") {
-			t.Errorf("%s is %s, thinking %v", name, f.name, f.thinking)
+		if f := format(t, name); f.name != want || f.Silent != (name == "smollm3" || name == "lfm2 of before") {
+			t.Errorf("%s is %s", name, f.name)
 		}
 	}
 	for name, want := range map[string]string{"glm": "not read here", "plain": "does not show tools"} {
@@ -233,32 +233,59 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestBegin: a call continues from its beginning in the prompt.
-func TestBegin(t *testing.T) {
-	for _, tt := range []struct{ format, name, rest, want string }{
-		{"hermes", "", ` "f", "arguments": {}}</tool_call>`, "f {}"}, {"hermes", "f", ` {"n": 1}}</tool_call>`, `f {"n": 1}`},
-		{"llama", "", ` "f", "parameters": {}}`, "f {}"}, {"llama", "f", ` {}}`, "f {}"}, {"smollm3", "f", ` {}}`, "f {}"},
-		{"mistral", "", ` "f", "arguments": {}}]`, "f {}"}, {"mistral", "f", ` {"n": 1}}]`, `f {"n": 1}`},
-		{"ministral", "", `f[ARGS]{}`, "f {}"}, {"ministral", "f", `{"n": 1}`, `f {"n": 1}`},
-		{"lfm2", "", `f()]<|tool_call_end|>`, "f {}"}, {"lfm2", "f", `n=1)]`, `f {"n": 1}`},
-		{"gemma", "", `f{}<end_function_call>`, "f {}"}, {"gemma", "f", `n:1}`, `f {"n": 1}`},
-		{"coder", "", "f>\n</function></tool_call>", "f {}"}, {"coder", "f", "<parameter=n>\n1\n</parameter>\n</function>", `f {"n": 1}`},
+// TestCalling: the form of calls has those that Parse reads, with arguments of the schema, and no others.
+func TestCalling(t *testing.T) {
+	bytes := grammar.NewVocabulary(256, func(id int32) ([]byte, bool) { return []byte{byte(id)}, false }, nil)
+	for name, tt := range map[string]struct{ good, bad string }{
+		"hermes":    {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": \"a\"}}\n</tool_call>;;<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\": 1}}\n</tool_call>;;<tool_call>\n{\"name\": \"h\", \"arguments\": {}}\n</tool_call>"},
+		"llama":     {`{"name": "f", "parameters": {"s": "a", "n": 2}}`, `{"name": "f", "parameters": {"n": "2"}}`},
+		"smollm3":   {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\":1}}\n</tool_call>", "<tool_call>\n{}\n</tool_call>"},
+		"mistral":   {`[TOOL_CALLS] [{"name": "f", "arguments": {"n": 1}}]`, `[TOOL_CALLS] [{"name": "f", "arguments": {"n": 1}}`},
+		"ministral": {`[TOOL_CALLS]f[ARGS]{"n": 1}`, `[TOOL_CALLS]f[ARGS]`},
+		"lfm2":      {`<|tool_call_start|>[f(n=1)]<|tool_call_end|>;;<|tool_call_start|>[g()]<|tool_call_end|>`, `<|tool_call_start|>[f(n=a)]<|tool_call_end|>`},
+		"gemma":     {`<start_function_call>call:f{n:1}<end_function_call>`, `<start_function_call>call:h{}<end_function_call>`},
+		"xml":       {"<tool_call>\n<function=f>\n<parameter=s>\na \"b\"\n</parameter>\n<parameter=n>\n1\n</parameter>\n</function>\n</tool_call>;;<tool_call>\n<function=g>\n</function>\n</tool_call>", "<tool_call>\n<function=f>\n<parameter=n>\nx\n</parameter>\n</function>\n</tool_call>"},
+		"pythonic":  {`[f(s="a", n=1)]`, `[f(n="a")]`},
 	} {
-		template := cmp.Or(templates[tt.format], strings.ReplaceAll(templates["xml"], "<think>\n", ""))
-		f, err := of(t, template)
+		var c tokenize.Conversation
+		if err := json.Unmarshal([]byte(`{"tools": [{"function": {"name": "f", "strict": true, "parameters": {"type": "object", "properties": {"s": {"type": "string"}, "n": {"type": "integer"}}}}}, {"function": {"name": "g"}}]}`), &c); err != nil {
+			t.Fatal(err)
+		}
+		f := format(t, name)
+		if err := f.readTools(c.Tools); err != nil || !f.Strict {
+			t.Fatal(err)
+		}
+		only, free, _, err := f.Calling("", false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun, err := f.Begin(tt.name)
-		if _, calls, failed := f.Parse(begun + tt.rest); err != nil || failed != nil || !slices.Equal(list(calls), []string{tt.want}) {
-			t.Errorf("%s: %q %v, calls %v, %v", tt.format, begun, err, calls, failed)
+		for form, prefix := range map[*grammar.Form]string{&only: "", &free: "I call. "} {
+			if name == "llama" || name == "pythonic" {
+				prefix = ""
+			}
+			g, err := bytes.Grammar(*form)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, texts := range []string{tt.good, tt.bad} {
+				for _, text := range strings.Split(texts, ";;") {
+					m, ends := g.Begin(), false
+					err := m.Say(prefix + text)
+					if err == nil {
+						_, ends, err = m.Next()
+					}
+					if is := err == nil && ends; is != (i == 0) {
+						t.Errorf("%s: %s is a call: %v, %v", name, text, is, err)
+					}
+					if _, calls, err := f.Parse(text); i == 0 && (err != nil || len(calls) == 0) {
+						t.Errorf("%s: %s is not read: %v", name, text, err)
+					}
+				}
+			}
 		}
-		if _, err := f.Begin("g"); err == nil {
-			t.Errorf("%s: a call of a tool that is not there was begun", tt.format)
+		if _, _, _, err := f.Calling("h", false); err == nil {
+			t.Errorf("%s: a tool that is not there is called", name)
 		}
-	}
-	if _, err := format(t, "xml").Begin(""); err == nil {
-		t.Error("a call was begun inside a thought")
 	}
 }
 

@@ -1,0 +1,319 @@
+package grammar
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// A Grammar is a Form over a vocabulary. It is safe for concurrent use.
+type Grammar struct {
+	vocabulary *Vocabulary
+	nodes      []node
+	class      [256]uint8 // bytes of one class are read by the same nodes
+	classes    int
+
+	mu     sync.Mutex
+	states map[string]*state
+	frames map[frame]*frame
+	number int // of the newest frame
+	sets   int // bytes of sets
+	start  *state
+}
+
+// A frame is a rule that is being read: what follows it, and the rule around.
+type frame struct {
+	around *frame
+	node   int
+	depth  int
+	number int // 0 in the key under which frames are found
+}
+
+// An item is a node at which the next token may be read.
+type item struct {
+	node int
+	in   *frame
+}
+
+// A state has all that may follow a text.
+type state struct {
+	items   []item
+	ends    bool     // the text may end here
+	next    []*state // by class of the next byte, as far as they were asked for
+	allowed []uint64 // ids that may follow, nil until asked for
+	all     bool     // all ids may follow
+}
+
+// Limits of the automaton. Nesting ends at maxDepth, which readers of JSON still take, and
+// of more than maxItems ways to read a text some are left out.
+const (
+	maxDepth  = 48
+	maxItems  = 1 << 12
+	maxStates = 1 << 14
+	maxSets   = 16 << 20 // bytes of the sets of tokens that states keep
+)
+
+// Grammar makes the Grammar of a form. A form of which the vocabulary can write no text is refused.
+func (v *Vocabulary) Grammar(f Form) (*Grammar, error) {
+	b := &builder{vocabulary: v, rules: map[any]int{}}
+	first := f(b, b.add(node{kind: end}))
+	if b.err != nil {
+		return nil, b.err
+	}
+	g := &Grammar{vocabulary: v, nodes: b.nodes}
+	g.classify()
+	g.forget()
+	g.start = g.close([]item{{first, nil}})
+	_, _, err := g.Begin().Next()
+	return g, err
+}
+
+// classify sets the classes of bytes.
+func (g *Grammar) classify() {
+	var begins [257]bool
+	for _, n := range g.nodes {
+		if n.kind == aByte {
+			begins[n.lo], begins[int(n.hi)+1] = true, true
+		}
+	}
+	for c := range 256 {
+		if begins[c] && c > 0 {
+			g.classes++
+		}
+		g.class[c] = uint8(g.classes)
+	}
+	g.classes++
+}
+
+// forget drops all states but those that matchers hold.
+func (g *Grammar) forget() {
+	for _, s := range g.states {
+		s.next, s.allowed = nil, nil
+	}
+	g.states, g.frames, g.sets = map[string]*state{}, map[frame]*frame{}, 0
+}
+
+// close returns the state of items and all that follows from them without reading.
+func (g *Grammar) close(from []item) *state {
+	s, seen := &state{}, map[item]bool{}
+	for len(from) > 0 && len(seen) < maxItems {
+		x := from[len(from)-1]
+		from = from[:len(from)-1]
+		if seen[x] {
+			continue
+		}
+		seen[x] = true
+		switch n := &g.nodes[x.node]; n.kind {
+		case fork:
+			for _, to := range n.forks {
+				from = append(from, item{to, x.in})
+			}
+		case call:
+			if in, ok := g.enter(x.in, n.next); ok {
+				from = append(from, item{n.first, in})
+			}
+		case end:
+			if x.in == nil {
+				s.ends = true
+			} else {
+				from = append(from, item{x.in.node, x.in.around})
+			}
+		default:
+			s.items = append(s.items, x)
+		}
+	}
+	slices.SortFunc(s.items, func(a, b item) int { return cmp.Or(a.node-b.node, a.in.id()-b.in.id()) })
+	key := []byte{0}
+	if s.ends {
+		key[0] = 1
+	}
+	for _, x := range s.items {
+		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(x.node)), uint64(x.in.id()))
+	}
+	if known := g.states[string(key)]; known != nil {
+		return known
+	}
+	g.states[string(key)] = s
+	return s
+}
+
+func (f *frame) id() int {
+	if f == nil {
+		return 0
+	}
+	return f.number
+}
+
+// enter returns the frame of a rule behind which a node follows. A rule at the end of another
+// has that one's. There is none beyond maxDepth.
+func (g *Grammar) enter(in *frame, next int) (*frame, bool) {
+	if g.nodes[next].kind == end {
+		return in, true
+	}
+	f := frame{around: in, node: next, depth: 1}
+	if in != nil {
+		f.depth += in.depth
+	}
+	if f.depth > maxDepth {
+		return nil, false
+	}
+	if g.frames[f] == nil {
+		g.number++
+		numbered := f
+		numbered.number = g.number
+		g.frames[f] = &numbered
+	}
+	return g.frames[f], true
+}
+
+// step returns the state behind a byte.
+func (g *Grammar) step(s *state, c byte) *state {
+	if s.next == nil {
+		s.next = make([]*state, g.classes)
+	}
+	k := g.class[c]
+	if s.next[k] == nil {
+		var to []item
+		for _, x := range s.items {
+			if n := &g.nodes[x.node]; n.kind == aByte && n.lo <= c && c <= n.hi {
+				to = append(to, item{n.next, x.in})
+			}
+		}
+		s.next[k] = g.close(to)
+	}
+	return s.next[k]
+}
+
+// isDead reports whether nothing leads to the state.
+func (s *state) isDead() bool { return len(s.items) == 0 && !s.ends }
+
+// follow sets the ids that may follow.
+func (g *Grammar) follow(s *state) {
+	v := g.vocabulary
+	s.allowed = newSet(len(v.texts))
+	g.sets += 8 * len(s.allowed)
+	reads := false
+	for _, x := range s.items {
+		switch n := &g.nodes[x.node]; n.kind {
+		case aByte:
+			reads = true
+		case anyMark:
+			for i, w := range v.isMark {
+				s.allowed[i] |= w
+			}
+			if n.token >= 0 {
+				s.allowed[n.token/64] &^= 1 << (n.token % 64)
+			}
+		}
+	}
+	for _, x := range s.items { // behind those that leave it out
+		if n := &g.nodes[x.node]; n.kind == aMark {
+			put(s.allowed, n.token)
+		}
+	}
+	if reads {
+		g.walk(s)
+	}
+	s.all = slices.Equal(s.allowed, v.known)
+}
+
+// walk adds the tokens whose bytes the state reads. Tokens that begin alike are read once as
+// far as they are alike.
+func (g *Grammar) walk(s *state) {
+	v := g.vocabulary
+	path := []*state{s} // the states along the token, as far as it is read
+	dead := 0           // how many bytes of the newest token lead nowhere, 0 for none
+	for i, id := range v.sorted {
+		if dead > 0 && v.common[i] >= dead {
+			continue
+		}
+		path, dead = path[:v.common[i]+1], 0
+		for _, c := range v.texts[id][v.common[i]:] {
+			to := g.step(path[len(path)-1], c)
+			if to.isDead() {
+				dead = len(path)
+				break
+			}
+			path = append(path, to)
+		}
+		if dead == 0 {
+			put(s.allowed, id)
+		}
+	}
+}
+
+// A Matcher follows one text as it is written.
+type Matcher struct {
+	g  *Grammar
+	at *state
+}
+
+// Begin begins a text.
+func (g *Grammar) Begin() *Matcher { return &Matcher{g, g.start} }
+
+// Next returns the ids that may follow, as a bit for each, nil for all, and whether the text
+// may end. An error means that neither can be.
+func (m *Matcher) Next() (allowed []uint64, ends bool, err error) {
+	g := m.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m.at.isDead() {
+		return nil, false, errors.New("grammar: a token was drawn that the form of the answer does not allow")
+	}
+	if m.at.allowed == nil {
+		g.follow(m.at)
+	}
+	switch {
+	case m.at.all:
+		return nil, m.at.ends, nil
+	case !m.at.ends && !slices.ContainsFunc(m.at.allowed, func(w uint64) bool { return w != 0 }):
+		return nil, false, errors.New("grammar: no token of the model's vocabulary continues a text of this form")
+	}
+	return m.at.allowed, m.at.ends, nil
+}
+
+// Add adds a token to the text.
+func (m *Matcher) Add(id int32) {
+	g, v := m.g, m.g.vocabulary
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if int(id) >= len(v.texts) || !has(v.known, id) {
+		return // it has no text
+	}
+	if len(g.states) > maxStates || g.sets > maxSets {
+		g.forget()
+	}
+	if !has(v.isMark, id) {
+		m.at = m.read(v.texts[id])
+		return
+	}
+	var to []item
+	for _, x := range m.at.items {
+		if n := &g.nodes[x.node]; n.kind == aMark && n.token == id || n.kind == anyMark && n.token != id {
+			to = append(to, item{n.next, x.in})
+		}
+	}
+	m.at = g.close(to)
+}
+
+// read returns the state behind a text.
+func (m *Matcher) read(text []byte) *state {
+	s := m.at
+	for _, c := range text {
+		s = m.g.step(s, c)
+	}
+	return s
+}
+
+// Say adds a text that stands already.
+func (m *Matcher) Say(text string) error {
+	m.g.mu.Lock()
+	defer m.g.mu.Unlock()
+	if m.at = m.read([]byte(text)); m.at.isDead() {
+		return fmt.Errorf("%.60q is not the beginning of a text of this form", text)
+	}
+	return nil
+}
