@@ -306,7 +306,8 @@ func (r *round) run(ctx context.Context, e *episode) error {
 		return err
 	}
 	_, err = process.Run(ctx, r.command, nil, process.Limits{Seconds: r.drive.EpisodeSeconds, Output: mostOutput, Environment: []string{
-		"OPENAI_BASE_URL=" + r.url, "OPENAI_API_KEY=" + e.key, "OPENAI_MODEL=" + r.name, "ONERING_PROBLEM=" + string(problem),
+		"OPENAI_BASE_URL=" + r.url, "OPENAI_API_KEY=" + e.key, "OPENAI_MODEL=" + r.name,
+		"ANTHROPIC_BASE_URL=" + strings.TrimSuffix(r.url, "/v1"), "ANTHROPIC_API_KEY=" + e.key, "ANTHROPIC_MODEL=" + r.name, "ONERING_PROBLEM=" + string(problem),
 	}, Secret: e.pays, SecretName: "ONERING_REWARD_FD"})
 	if e.ended.Err() != nil && ctx.Err() == nil {
 		return nil // the program may do as it likes after the end of its episode

@@ -34,6 +34,22 @@ type job struct {
 	id      string
 	created int64
 	choices []*choice // samples of the first prompt, of the second, and so on
+	form    form      // of the answer
+}
+
+// A form is that of answers in one API: of whole ones, and of the events of streams.
+type form interface {
+	whole(j *job) any
+	opening(j *job) []sent
+	pieces(j *job, e event) []sent
+	closing(j *job) []sent
+	failed(f *failure) sent
+}
+
+// A sent is an event of a stream.
+type sent struct {
+	name string // "" for none
+	body any    // a text goes as it is, all else as JSON
 }
 
 // complete answers POST /v1/completions.
@@ -54,7 +70,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 		j.prompts = append(j.prompts, ids)
 	}
 	const usual = 16 // OpenAI's default
-	if err := j.setSampling(min(usual, s.MaxTokens), s.MaxTokens, nil); err != nil {
+	if err := j.setSampling(min(usual, s.MaxTokens), s.MaxTokens, nil, toolChoice{}); err != nil {
 		return err
 	}
 	return s.answer(w, r, j, func() history {
@@ -71,10 +87,18 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 
 // chat answers POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error {
-	var c chat
-	j, err := s.job(r, body, &c, "chatcmpl")
+	j, stated, err := new(chat).job(s, r, body, "chatcmpl")
 	if err != nil {
 		return err
+	}
+	return s.answer(w, r, j, stated)
+}
+
+// job reads the body of a chat, to which the requests of other APIs are rewritten, and begins
+// its job.
+func (c *chat) job(s *Server, r *http.Request, body []byte, kind string) (j *job, stated func() history, err error) {
+	if j, err = s.job(r, body, c, kind); err != nil {
+		return nil, nil, err
 	}
 	j.chat, j.logprobs = true, c.Logprobs
 	if c.TopLogprobs != nil {
@@ -85,14 +109,12 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 		j.prompt, err = j.model.prompt(d)
 	}
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	j.prompts, j.single = [][]int32{j.prompt.ids}, c.Parallel != nil && !*c.Parallel
 	usual := min(cmp.Or(j.model.Sampling.MaxNewTokens, s.MaxTokens), s.MaxTokens)
-	if err := j.setSampling(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
-		return err
-	}
-	return s.answer(w, r, j, func() history { return j.model.history(d) })
+	err = j.setSampling(usual, s.MaxTokens, j.model.Template.Stops, c.ToolChoice)
+	return j, func() history { return j.model.history(d) }, err
 }
 
 // A request is the body of a request that is answered by responses.
@@ -115,11 +137,12 @@ func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job
 		return nil, invalid("stop", "the model has no tokenizer, and stop needs one")
 	}
 	now := time.Now()
-	return &job{common: c, model: m, counts: &s.counts, id: fmt.Sprintf("%s-%x-%d", kind, s.started.UnixNano(), s.requests.Add(1)), created: now.Unix()}, nil
+	return &job{common: c, model: m, counts: &s.counts, form: completions{},
+		id: fmt.Sprintf("%s-%x-%d", kind, s.started.UnixNano(), s.requests.Add(1)), created: now.Unix()}, nil
 }
 
 // setSampling sets how the responses are sampled.
-func (j *job) setSampling(usual, most int, stops []string) error {
+func (j *job) setSampling(usual, most int, stops []string, choice toolChoice) error {
 	way, err := j.sampling(usual, most)
 	if err != nil {
 		return err
@@ -131,7 +154,7 @@ func (j *job) setSampling(usual, most int, stops []string) error {
 	}
 	j.options = j.common.options(j.model, way, stops)
 	j.options.Top = j.top
-	return nil
+	return j.constrain(choice)
 }
 
 // answer samples the responses and writes them, whole or as they come: as the next turn of an
@@ -182,12 +205,14 @@ func (j *job) writeResponses(w http.ResponseWriter, r *http.Request, a *answer, 
 			}
 		}
 	}
-	Write(w, http.StatusOK, j.wholeBody())
+	Write(w, http.StatusOK, j.form.whole(j))
 	return nil
 }
 
-// wholeBody returns the body of an answer that is not streamed.
-func (j *job) wholeBody() any {
+// completions is the form of OpenAI's completions and chats.
+type completions struct{}
+
+func (completions) whole(j *job) any {
 	body := j.all("", func(i int) part {
 		c := j.choices[i]
 		p := j.part(i, c.ids, c.logp, c.top)
@@ -266,18 +291,29 @@ func (j *job) usage() *usage {
 // stream writes pieces as they arrive. After the first piece an error is sent as a piece, too.
 func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 	control := http.NewResponseController(w)
-	send := func(body any) error {
-		text, err := json.Marshal(body)
-		if err == nil {
+	send := func(list []sent) (err error) {
+		for _, x := range list {
+			text, raw := x.body.(string)
+			if !raw {
+				var encoded []byte
+				encoded, err = json.Marshal(x.body)
+				text = string(encoded)
+			}
+			head := ""
+			if x.name != "" {
+				head = "event: " + x.name + "\n"
+			}
 			_ = control.SetWriteDeadline(time.Now().Add(patience)) // a writer without deadlines gives an error
-			_, err = fmt.Fprintf(w, "data: %s\n\n", text)
+			if err == nil {
+				_, err = fmt.Fprintf(w, "%sdata: %s\n\n", head, text)
+			}
 		}
 		return err
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	left := len(j.choices)
-	if err := send(j.opening()); err != nil {
+	if err := send(j.form.opening(j)); err != nil {
 		return nil
 	}
 	for left > 0 {
@@ -290,42 +326,45 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 		}
 		for _, e := range events {
 			if e.err != nil {
-				_ = send(failureOf(e.err))
+				_ = send([]sent{j.form.failed(failureOf(e.err))})
 				return nil
 			}
 			if e.finish != "" {
 				left--
 			}
-			for _, p := range j.pieces(e) {
-				body := j.reply(".chunk")
-				body.Choices = append(body.Choices, p)
-				if send(body) != nil {
-					return nil
-				}
+			if send(j.form.pieces(j, e)) != nil {
+				return nil
 			}
 		}
 	}
-	if j.StreamOptions != nil && j.StreamOptions.IncludeUsage {
-		body := j.reply(".chunk")
-		body.Usage = j.usage()
-		_ = send(body)
-	}
-	_, _ = fmt.Fprint(w, "data: [DONE]\n\n") // the last piece: a client that has gone misses nothing
+	_ = send(j.form.closing(j)) // a client that has gone misses nothing
 	return nil
 }
 
+func (completions) failed(f *failure) sent { return sent{body: f} }
+
+// closing returns the usage, if asked for, and the mark of the end.
+func (completions) closing(j *job) (list []sent) {
+	if j.StreamOptions != nil && j.StreamOptions.IncludeUsage {
+		body := j.reply(".chunk")
+		body.Usage = j.usage()
+		list = append(list, sent{body: body})
+	}
+	return append(list, sent{body: "[DONE]"})
+}
+
 // opening returns the first piece: for a chat the role, and the prompts' ids if asked for.
-func (j *job) opening() reply {
-	return j.all(".chunk", func(i int) part {
+func (completions) opening(j *job) []sent {
+	return []sent{{body: j.all(".chunk", func(i int) part {
 		if j.chat {
 			return part{Index: i, Delta: &said{Role: "assistant", Content: ""}}
 		}
 		return part{Index: i, Text: new("")}
-	})
+	})}}
 }
 
 // pieces returns the pieces of an event: calls come before the end of the response.
-func (j *job) pieces(e event) []part {
+func (completions) pieces(j *job, e event) (list []sent) {
 	c := j.choices[e.choice]
 	added := c.add(e)
 	p := part{Index: e.choice, Finish: &c.finish}
@@ -340,12 +379,16 @@ func (j *job) pieces(e event) []part {
 	} else {
 		p.Text = &added.text
 	}
-	list := j.deltas(e.choice, added.calls)
+	parts := append(j.deltas(e.choice, added.calls), p)
 	if e.finish == "" {
-		return append([]part{p}, list...)
-	} else {
-		return append(list, p)
+		parts = append([]part{p}, parts[:len(parts)-1]...)
 	}
+	for _, p := range parts {
+		body := j.reply(".chunk")
+		body.Choices = append(body.Choices, p)
+		list = append(list, sent{body: body})
+	}
+	return list
 }
 
 // A choice is one response as a client sees it: its text without end-of-sequence tokens,
@@ -368,6 +411,7 @@ type choice struct {
 	top           [][]sampler.Candidate // likeliest tokens of each token, if asked for
 	thought, said strings.Builder
 	finish        string // "" until the end
+	stop          string // the stop text that ended it
 }
 
 // choice begins a response.
@@ -385,7 +429,6 @@ func (j *job) choice() *choice {
 	}
 	if j.format != nil {
 		c.reader, keep = j.format.Stream(), slices.Concat(keep, j.format.Marks)
-		c.reader.Add(j.begun)
 	}
 	c.decode, c.placed = j.model.Tokenizer.NewDecoder(), j.model.Tokenizer.NewDecoder()
 	for _, d := range []*tokenize.StreamDecoder{c.decode, c.placed} {
@@ -416,7 +459,7 @@ type piece struct {
 // add takes an event and returns the new text and calls.
 func (c *choice) add(e event) (p piece) {
 	if e.finish != "" {
-		c.finish = string(e.finish)
+		c.finish, c.stop = string(e.finish), e.stop
 		if c.decode != nil {
 			p.text = c.hold(c.decode.Flush())
 		}

@@ -155,11 +155,10 @@ func (c *chat) check() error {
 	return c.common.check()
 }
 
-// A dialogue is a conversation that a model is to continue, with what its answer may be.
+// A dialogue is a conversation that a model is to continue.
 type dialogue struct {
 	tokenize.Conversation
-	heard  []message // the request's messages, before which the template may have set another
-	choice toolChoice
+	heard []message // the request's messages, before which the template may have set another
 }
 
 // dialogue returns what a chat asks a model to continue.
@@ -170,7 +169,7 @@ func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 	if c.Special != nil && *c.Special {
 		return d, invalid("add_special_tokens", "add_special_tokens must be false or left out beside messages: a chat has the special tokens of its template")
 	}
-	d.heard, d.choice = c.Messages, c.ToolChoice
+	d.heard = c.Messages
 	for _, x := range c.Messages {
 		d.Messages = append(d.Messages, x.Message)
 	}
@@ -202,7 +201,7 @@ func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 type prompt struct {
 	ids       []int32
 	format    *tools.Format // the format of calls, nil if there are no tools
-	begun     string        // the beginning of a call with which the prompt ends
+	toolsText []byte        // the tools as the request has them
 	continued string        // the beginning of a message with which the prompt ends
 }
 
@@ -240,13 +239,7 @@ func (m *Model) prompt(d dialogue) (p prompt, err error) {
 	if d.Continue != "" {
 		p.continued = d.heard[len(d.heard)-1].Content
 	}
-	if d.choice.forces() {
-		if p.begun, err = p.format.Begin(d.choice.name); err != nil {
-			return p, invalid("tool_choice", "tool_choice: %v", err)
-		}
-		begun, _ := m.Tokenizer.EncodeSpans(p.begun, nil)
-		p.ids = append(p.ids, begun...)
-	}
+	p.toolsText, _ = d.Tools.MarshalJSON()
 	return p, m.checkIDs(p.ids, "messages")
 }
 

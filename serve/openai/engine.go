@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"onering/internal/grammar"
 	"onering/sampler"
 	"onering/tokenize"
 )
@@ -24,6 +26,11 @@ type Model struct {
 	Decoder   sampler.Decoder // without sequences; only the Server uses it
 	Close     func()          // called when the Server has ended or a request unloads the model; may be nil
 
+	grammars struct { // of the forms that requests have asked for
+		sync.Mutex
+		vocabulary *grammar.Vocabulary
+		known      map[string]*grammar.Grammar
+	}
 	scheduler *sampler.Scheduler
 	loaded    bool // a request loaded it
 	retired   bool // it takes no further requests

@@ -213,7 +213,7 @@ var (
 	errStopping = &failure{http.StatusServiceUnavailable, "the server is stopping", "server_error", "", "stopping"}
 	errTooLarge = &failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody), "invalid_request_error", "", ""}
 	errSlow     = &failure{http.StatusRequestTimeout, "the body did not come to its end", "invalid_request_error", "", ""}
-	errKey      = &failure{http.StatusUnauthorized, "the API key is missing or wrong: send it as Authorization: Bearer KEY",
+	errKey      = &failure{http.StatusUnauthorized, "the API key is missing or wrong: send it as Authorization: Bearer KEY or X-Api-Key: KEY",
 		"authentication_error", "", "invalid_api_key"}
 	errNoJSON = &failure{http.StatusUnsupportedMediaType, "the body must be of Content-Type application/json", "invalid_request_error", "", ""}
 )

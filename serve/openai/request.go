@@ -29,6 +29,7 @@ type common struct {
 
 	sampler.Sampling
 	sampler.Steering
+	shape
 	Seed *int64 `json:"seed"` // random if not given
 
 	MaxTokens      *int    `json:"max_tokens"`
@@ -282,11 +283,12 @@ func (m *Model) checkIDs(ids []int32, param string) error {
 
 // passedOver are fields about the user and accounting, which are ignored.
 var passedOver = strings.Fields("user safety_identifier prompt_cache_key prompt_cache_retention metadata store " +
-	"service_tier prediction cache_prompt cache_salt keep_alive request_id priority")
+	"service_tier prediction cache_prompt cache_salt keep_alive request_id priority guided_decoding_backend")
 
 const (
-	noConstraint = "what a model writes is not constrained: ask for the form in the prompt, and check the answer"
-	noBeams      = "responses are sampled, one beside the other"
+	noList    = "there are logit_bias, and response_format for the form of an answer"
+	noGrammar = "the form of an answer is a schema (response_format), an expression (structured_outputs.regex) or a choice"
+	noBeams   = "responses are sampled, one beside the other"
 )
 
 // neutral are fields for which onering has no option: the values that change nothing, as
@@ -295,14 +297,13 @@ var neutral = map[string]struct {
 	values []string
 	why    string
 }{
-	"repeat_penalty": {[]string{"1"}, "the name is repetition_penalty"}, "allowed_token_ids": {[]string{"[]"}, noConstraint},
-	"bad_words":       {[]string{"[]"}, noConstraint},
-	"response_format": {[]string{`{"type":"text"}`}, noConstraint},
-	"echo":            {[]string{"false"}, "the prompt's tokens come with return_token_ids, and onering score has their log-probs"},
-	"suffix":          {[]string{`""`}, "a model continues its prompt"},
-	"greedy":          {[]string{"false"}, "a temperature of 0 takes the likeliest token"},
-	"do_sample":       {[]string{"true"}, "a temperature of 0 takes the likeliest token"},
-	"functions":       {[]string{"[]"}, "give them as tools"}, "function_call": {[]string{`"none"`, `"auto"`}, "give functions as tools"},
+	"repeat_penalty": {[]string{"1"}, "the name is repetition_penalty"}, "allowed_token_ids": {[]string{"[]"}, noList},
+	"bad_words": {[]string{"[]"}, noList},
+	"echo":      {[]string{"false"}, "the prompt's tokens come with return_token_ids, and onering score has their log-probs"},
+	"suffix":    {[]string{`""`}, "a model continues its prompt"},
+	"greedy":    {[]string{"false"}, "a temperature of 0 takes the likeliest token"},
+	"do_sample": {[]string{"true"}, "a temperature of 0 takes the likeliest token"},
+	"functions": {[]string{"[]"}, "give them as tools"}, "function_call": {[]string{`"none"`, `"auto"`}, "give functions as tools"},
 	"spaces_between_special_tokens": {[]string{"true", "false"}, "it is true or false"}, // no tokenizer here has such spaces
 	"detokenize":                    {[]string{"true"}, "token_ids comes beside the text"},
 	"add_special_tokens":            {[]string{"true"}, "a prompt gets those that the tokenizer adds; give token ids for one without"},
@@ -312,8 +313,7 @@ var neutral = map[string]struct {
 	"use_beam_search": {[]string{"false"}, noBeams}, "num_beams": {[]string{"1"}, noBeams},
 	"length_penalty": {[]string{"1", "0"}, noBeams}, "early_stopping": {[]string{"false"}, noBeams},
 	"typical_p": {[]string{"1"}, "there are top_p, top_k and min_p"}, "tfs_z": {[]string{"1"}, "there are top_p, top_k and min_p"},
-	"guided_json": {nil, noConstraint}, "guided_regex": {nil, noConstraint}, "guided_choice": {nil, noConstraint},
-	"guided_grammar": {nil, noConstraint}, "structured_outputs": {nil, noConstraint},
+	"guided_grammar": {nil, noGrammar}, "grammar": {nil, noGrammar}, "ebnf": {nil, noGrammar}, "structural_tag": {nil, noGrammar},
 	"prompt_logprobs": {nil, "onering score has the log-probs of a prompt"},
 	"reasoning":       {[]string{`{"effort": "medium"}`, `{"enabled": true}`}, "give reasoning_effort, or what the chat template reads as chat_template_kwargs"}, "include_reasoning": {[]string{"true"}, "thoughts are apart, as reasoning_content"}, "separate_reasoning": {[]string{"true"}, "thoughts are reasoning_content"}, "stream_reasoning": {[]string{"true"}, "thoughts come as they are written"},
 	"modalities": {[]string{`["text"]`}, "there is text only"}, "verbosity": {[]string{`"medium"`}, "ask for it in the prompt"},

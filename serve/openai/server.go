@@ -1,5 +1,6 @@
-// Package openai answers requests in the form of OpenAI's API over HTTP: completions and
-// chats, streamed or whole, with the log-probs and ids of their tokens. Concurrent
+// Package openai answers requests in the form of OpenAI's API over HTTP: completions, chats and
+// responses, streamed or whole, with the log-probs and ids of their tokens; and those of
+// Anthropic's messages. What an API asks for becomes a chat, and its form writes the answer. Concurrent
 // requests are decoded together.
 //
 // An unsupported field that would change the samples is refused by its name;
@@ -118,7 +119,7 @@ func showPage(w http.ResponseWriter, _ *http.Request) {
 
 // elsewhere lists paths of other servers, with the alternative in onering.
 var elsewhere = map[string]string{
-	"/v1/responses": ": ask /v1/chat/completions", "/v1/messages": ": ask /v1/chat/completions", "/chat/completions": ": ask /v1/chat/completions",
+	"/responses": ": ask /v1/responses", "/messages": ": ask /v1/messages", "/chat/completions": ": ask /v1/chat/completions",
 	"/completions": ": ask /v1/completions", "/generate": ": ask /inference/v1/generate", "/v1/tokenize": ": ask /tokenize", "/v1/detokenize": ": ask /detokenize",
 }
 
@@ -139,6 +140,7 @@ func (s *Server) Handler() http.Handler {
 	handle("GET", "/v1/models/{name...}", s.authorized(s.showModel))
 	for path, answer := range map[string]func(http.ResponseWriter, *http.Request, []byte) error{
 		"/v1/completions": s.complete, "/v1/chat/completions": s.chat, "/inference/v1/generate": s.generate,
+		"/v1/responses": (&conversations{Server: s}).respond, "/v1/messages": anthropic{s}.messages, "/v1/messages/count_tokens": anthropic{s}.countTokens,
 		"/tokenize": s.tokenize, "/detokenize": s.detokenize,
 		"/v1/load_lora_adapter": s.handleAdapters("added", s.add), "/v1/unload_lora_adapter": s.handleAdapters("removed", s.remove),
 	} {
@@ -147,10 +149,11 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if method := methods[r.URL.Path]; method != "" {
 			w.Header().Set("Allow", method)
-			Refuse(w, http.StatusMethodNotAllowed, r.URL.Path+" takes "+method)
+			refuse(w, r, &failure{status: http.StatusMethodNotAllowed, message: r.URL.Path + " takes " + method, kind: "invalid_request_error"})
 			return
 		}
-		Refuse(w, http.StatusNotFound, fmt.Sprintf("there is no path %q%s", r.URL.Path, elsewhere[r.URL.Path]))
+		missing := fmt.Sprintf("there is no path %q%s", r.URL.Path, elsewhere[r.URL.Path])
+		refuse(w, r, &failure{status: http.StatusNotFound, message: missing, kind: "invalid_request_error"})
 	})
 	// net/http reads a body that its handler has not read before it answers, which must
 	// be bounded, too.
@@ -197,7 +200,7 @@ func KeyOf(r *http.Request) string {
 	if key, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is {
 		return key
 	}
-	return ""
+	return r.Header.Get("X-Api-Key") // of Anthropic's API
 }
 
 // HasKey reports whether a request came with the server's key, if it has one.
@@ -211,7 +214,7 @@ func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.session(r) == nil && !s.HasKey(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, errKey)
+			refuse(w, r, errKey)
 			return
 		}
 		next(w, r)
@@ -256,7 +259,7 @@ func (s *Server) withBody(next func(w http.ResponseWriter, r *http.Request, body
 	return func(w http.ResponseWriter, r *http.Request) {
 		// A page in a browser can send other types to any address, but not this one.
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-			refuse(w, errNoJSON)
+			refuse(w, r, errNoJSON)
 			return
 		}
 		body, err := s.readBody(w, r)
@@ -269,7 +272,7 @@ func (s *Server) withBody(next func(w http.ResponseWriter, r *http.Request, body
 		}
 		// The context may have ended while the client still listens.
 		if err != nil {
-			refuse(w, failureOf(err))
+			refuse(w, r, failureOf(err))
 		}
 	}
 }
@@ -298,7 +301,8 @@ func (s *Server) modelFinder(r *http.Request) func(name string) (*Model, error) 
 
 // card is a model in /v1/models.
 func (m *Model) card(made time.Time) map[string]any {
-	c := map[string]any{"id": m.Name, "object": "model", "created": made.Unix(), "owned_by": "onering", "parent": nil, "max_model_len": m.Decoder.MaxTokens()}
+	c := map[string]any{"id": m.Name, "object": "model", "created": made.Unix(), "owned_by": "onering", "parent": nil, "max_model_len": m.Decoder.MaxTokens(),
+		"type": "model", "display_name": m.Name, "created_at": made.UTC().Format(time.RFC3339)} // of Anthropic's API
 	if m.Parent != "" {
 		c["parent"] = m.Parent
 	}
@@ -310,13 +314,13 @@ func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
 	for _, m := range s.list() {
 		cards = append(cards, m.card(s.started))
 	}
-	Write(w, http.StatusOK, map[string]any{"object": "list", "data": cards})
+	Write(w, http.StatusOK, map[string]any{"object": "list", "data": cards, "has_more": false})
 }
 
 func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
 	m, err := s.modelFinder(r)(r.PathValue("name"))
 	if err != nil {
-		refuse(w, failureOf(err))
+		refuse(w, r, failureOf(err))
 		return
 	}
 	Write(w, http.StatusOK, m.card(s.started))
@@ -348,12 +352,17 @@ func Write(w http.ResponseWriter, status int, body any) {
 
 // Refuse writes an error of the request in the form of the API.
 func Refuse(w http.ResponseWriter, status int, message string) {
-	refuse(w, &failure{status: status, message: message, kind: "invalid_request_error"})
+	Write(w, status, &failure{status: status, message: message, kind: "invalid_request_error"})
 }
 
-func refuse(w http.ResponseWriter, f *failure) {
+// refuse writes an error in the form of the API that was asked.
+func refuse(w http.ResponseWriter, r *http.Request, f *failure) {
 	if f.status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
+	}
+	if strings.HasPrefix(r.URL.Path, "/v1/messages") {
+		Write(w, f.status, messageError(f))
+		return
 	}
 	Write(w, f.status, f)
 }

@@ -66,8 +66,6 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	switch {
 	case j.samples() != 1 || len(j.prompts) != 1:
 		return invalid("n", "an episode has one response to each of its requests")
-	case j.begun != "":
-		return invalid("tool_choice", "tool_choice: in an episode the policy decides whether it calls a tool: leave it out, or say auto")
 	case x.count == x.MaxTurns:
 		return &failure{status: http.StatusConflict, message: fmt.Sprintf("the episode has had its %d turns (environment.max_turns)", x.MaxTurns),
 			kind: "invalid_request_error", code: "episode_over"}
@@ -91,6 +89,9 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		}
 	}
 	j.options.Steering = x.Options.Steering
+	if err := x.checkConstraint(j); err != nil {
+		return err
+	}
 	c := j.choice()
 	j.choices = []*choice{c}
 	events, ended := new(answer), make(chan struct{})
@@ -116,6 +117,25 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		seg.noteTurn(j, c, h)
 	}
 	return err
+}
+
+// sayConstrained says once that answers are held to a form.
+var sayConstrained sync.Once
+
+// checkConstraint refuses the form of an answer where the run cannot train on it.
+func (x *Session) checkConstraint(j *job) error {
+	switch {
+	case j.options.Constraint == nil:
+		return nil
+	case x.Options.Kept || x.Options.MinTokens > 0:
+		return invalid("response_format", "this run trains on log-probs over the tokens that its filters keep, or has min_tokens: "+
+			"its answers have no form that a request states (response_format, tool_choice, strict tools)")
+	}
+	sayConstrained.Do(func() {
+		slog.Warn("programs hold the answers of episodes to a form (response_format, tool_choice or strict tools): the policy also " +
+			"trains on tokens that it had to write, with their log-probs over the whole vocabulary")
+	})
+	return nil
 }
 
 // noteTurn notes the newest turn as its client has received it.
@@ -222,6 +242,7 @@ func (g *segment) tokens() []int32 {
 
 // applyRequest sets what a request may decide: the end of its turn, and the reported figures.
 func (x *Session) applyRequest(o *sampler.Options, j *job) {
+	o.Constraint = j.options.Constraint
 	o.TurnTokens, o.Top, o.EOS = 0, j.options.Top, slices.Concat(x.Options.EOS, j.StopIDs)
 	if j.MaxTokens != nil {
 		o.TurnTokens = *j.MaxTokens

@@ -67,7 +67,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err := j.model.checkIDs(g.IDs, "token_ids"); err != nil {
 		return err
 	}
-	if err := j.setSampling(s.MaxTokens, s.MaxTokens, nil); err != nil {
+	if err := j.setSampling(s.MaxTokens, s.MaxTokens, nil, toolChoice{}); err != nil {
 		return err
 	}
 	return s.answer(w, r, j, func() history { return history{ids: g.IDs} })

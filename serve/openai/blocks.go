@@ -1,0 +1,180 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	"onering/internal/strict"
+)
+
+// A block is a part of an answer, in APIs that have answers as lists of parts: what the model
+// thinks, what it says, or a call of a tool.
+type block struct {
+	kind     blockKind
+	text     string // of a call its arguments
+	id, name string // of a call
+}
+
+type blockKind int
+
+const (
+	aThought blockKind = iota
+	aText
+	aCall
+)
+
+// blockEvents are those of a stream of blocks in one API.
+type blockEvents interface {
+	begin(n int, b block) []sent // block number n begins, with an empty text
+	add(n int, b block, text string) sent
+	end(n int, b block) []sent
+}
+
+// A blockStream makes events of the pieces of an answer.
+type blockStream struct {
+	events blockEvents
+	open   bool
+	done   []block
+}
+
+// blocks returns the parts of a job's answer. There is at least one.
+func (j *job) blocks() (list []block) {
+	c := j.choices[0]
+	if c.thought.Len() > 0 {
+		list = append(list, block{kind: aThought, text: c.thought.String()})
+	}
+	if c.said.Len() > 0 || len(c.calls) == 0 {
+		list = append(list, block{kind: aText, text: c.said.String()})
+	}
+	return append(list, j.callBlocks(0)...)
+}
+
+// callBlocks returns the calls of a job's answer from one on.
+func (j *job) callBlocks(from int) (list []block) {
+	for n, x := range j.choices[0].calls[from:] {
+		c := j.call(0, from+n, x)
+		list = append(list, block{aCall, c.Function.Arguments, c.ID, c.Function.Name})
+	}
+	return list
+}
+
+// pieces returns the events for one of the decoder's.
+func (s *blockStream) pieces(j *job, e event) (list []sent) {
+	p := j.choices[0].add(e)
+	list = append(s.write(block{kind: aThought}, p.thought), s.write(block{kind: aText}, p.text)...)
+	for _, b := range j.callBlocks(len(j.choices[0].calls) - len(p.calls)) {
+		text := b.text
+		b.text = ""
+		list = append(append(list, s.close()...), s.write(b, text)...)
+	}
+	if e.finish == "" {
+		return list
+	}
+	if len(s.done) == 0 && !s.open {
+		list = append(list, s.begin(block{kind: aText})...)
+	}
+	return append(list, s.close()...)
+}
+
+// write adds a text to the open block, if it is of the kind, or else to a new one.
+func (s *blockStream) write(b block, text string) (list []sent) {
+	if text == "" {
+		return nil
+	}
+	if !s.open || s.done[len(s.done)-1].kind != b.kind {
+		list = append(s.close(), s.begin(b)...)
+	}
+	n := len(s.done) - 1
+	s.done[n].text += text
+	return append(list, s.events.add(n, s.done[n], text))
+}
+
+func (s *blockStream) begin(b block) []sent {
+	s.open, s.done = true, append(s.done, b)
+	return s.events.begin(len(s.done)-1, b)
+}
+
+func (s *blockStream) close() []sent {
+	if !s.open {
+		return nil
+	}
+	s.open = false
+	return s.events.end(len(s.done)-1, s.done[len(s.done)-1])
+}
+
+// A chatBody is the body of a chat that stands for one of another API.
+type chatBody map[string]any
+
+// set sets a field, unless the other API's is null or not there.
+func (b chatBody) set(name string, value json.RawMessage) {
+	if !isNull(value) {
+		b[name] = value
+	}
+}
+
+// A contentPart is a part of a message in any of the APIs.
+type contentPart struct {
+	Type     string          `json:"type"`
+	Text     string          `json:"text"`
+	Thinking string          `json:"thinking"`
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Input    json.RawMessage `json:"input"`
+	Of       string          `json:"tool_use_id"`
+	Content  json.RawMessage `json:"content"`
+}
+
+// partsOf returns the parts of a content, which may be a text.
+func partsOf(content json.RawMessage) (parts []contentPart, err error) {
+	var text string
+	switch {
+	case isNull(content):
+	case strict.JSON(content, &text) == nil:
+		parts = []contentPart{{Type: "text", Text: text}}
+	default:
+		if err = strict.JSON(content, &parts); err != nil {
+			err = invalid("messages", "the content of a message: %v", err)
+		}
+	}
+	return parts, err
+}
+
+// callOf is a call of an earlier answer in a chat.
+func callOf(id, name, arguments string) map[string]any {
+	return map[string]any{"id": id, "type": "function", "function": map[string]string{"name": name, "arguments": arguments}}
+}
+
+// toolOf is a tool of a chat, and choiceOf the choice of one.
+func toolOf(name, description string, schema json.RawMessage, exact bool) any {
+	return map[string]any{"type": "function", "function": map[string]any{"name": name, "description": description, "parameters": schema, "strict": exact}}
+}
+
+func choiceOf(name string) any {
+	return map[string]any{"type": "function", "function": map[string]string{"name": name}}
+}
+
+// jsonFormat is the response_format of a schema.
+func jsonFormat(schema json.RawMessage, exact bool) map[string]any {
+	return map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "answer", "schema": schema, "strict": exact}}
+}
+
+// textOf is the text of a content.
+func textOf(content json.RawMessage) (string, error) {
+	parts, err := partsOf(content)
+	if err != nil {
+		return "", err
+	}
+	return textOfParts(parts)
+}
+
+// textOfParts joins the texts of parts, each with a line of its own.
+func textOfParts(parts []contentPart) (string, error) {
+	var texts []string
+	for _, p := range parts {
+		if !strings.HasSuffix(p.Type, "text") {
+			return "", invalid("messages", "a message has a part of type %q; there is text only", p.Type)
+		}
+		texts = append(texts, p.Text)
+	}
+	return strings.Join(texts, "\n"), nil
+}

@@ -1,0 +1,292 @@
+package openai
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+)
+
+// A messages is the body of POST /v1/messages and /v1/messages/count_tokens of Anthropic's
+// API. It becomes a chat.
+type messages struct {
+	Model    json.RawMessage `json:"model"`
+	System   json.RawMessage `json:"system"`
+	Messages []struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	} `json:"messages"`
+	MaxTokens   *int            `json:"max_tokens"`
+	Stops       json.RawMessage `json:"stop_sequences"`
+	Stream      json.RawMessage `json:"stream"`
+	Temperature json.RawMessage `json:"temperature"`
+	TopP        json.RawMessage `json:"top_p"`
+	TopK        json.RawMessage `json:"top_k"`
+	Seed        json.RawMessage `json:"seed"` // of ours
+	Tools       []struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Schema      json.RawMessage `json:"input_schema"`
+		Strict      bool            `json:"strict"`
+	} `json:"tools"`
+	Choice struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+		One  bool   `json:"disable_parallel_tool_use"`
+	} `json:"tool_choice"`
+	Thinking struct {
+		Type string `json:"type"`
+	} `json:"thinking"`
+	Format answerFormat `json:"output_format"`
+	Output struct {
+		Format answerFormat `json:"format"`
+	} `json:"output_config"`
+	Cache   any `json:"cache_control"`      // nothing is charged for
+	Context any `json:"context_management"` // nothing is taken out of a context
+}
+
+// An answerFormat is a schema of an answer.
+type answerFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+// chat returns the body of the chat.
+func (q *messages) chat() (chatBody, error) {
+	list, err := q.turns()
+	if err != nil {
+		return nil, err
+	}
+	b := chatBody{"messages": list, "max_tokens": q.MaxTokens}
+	for name, value := range map[string]json.RawMessage{"model": q.Model, "stop": q.Stops, "stream": q.Stream, "temperature": q.Temperature,
+		"top_p": q.TopP, "top_k": q.TopK, "seed": q.Seed} {
+		b.set(name, value)
+	}
+	if n := len(q.Messages); n > 0 && q.Messages[n-1].Role == "assistant" {
+		b["continue_final_message"] = true
+	}
+	var tools []any
+	for i, t := range q.Tools {
+		if t.Type != "" && t.Type != "custom" {
+			return nil, invalid("tools", "tools[%d] has the type %q: this server runs no tools, so there are those of the client alone", i, t.Type)
+		}
+		tools = append(tools, toolOf(t.Name, t.Description, t.Schema, t.Strict))
+	}
+	if tools != nil {
+		b["tools"], b["parallel_tool_calls"] = tools, !q.Choice.One
+	}
+	switch q.Choice.Type {
+	case "":
+	case "any":
+		b["tool_choice"] = "required"
+	case "tool":
+		b["tool_choice"] = choiceOf(q.Choice.Name)
+	default:
+		b["tool_choice"] = q.Choice.Type
+	}
+	if how := q.Thinking.Type; how == "enabled" || how == "disabled" {
+		b["chat_template_kwargs"] = map[string]bool{"enable_thinking": how == "enabled"}
+	}
+	format := q.Format
+	if format.Type == "" {
+		format = q.Output.Format
+	}
+	if format.Type != "" {
+		if format.Type != "json_schema" {
+			return nil, invalid("output_config", `output_config.format has the type %q: there is "json_schema"`, format.Type)
+		}
+		b["response_format"] = jsonFormat(format.Schema, true)
+	}
+	return b, nil
+}
+
+// turns returns the messages of the chat.
+func (q *messages) turns() (list []map[string]any, err error) {
+	system, err := textOf(q.System)
+	if system != "" {
+		list = append(list, map[string]any{"role": "system", "content": system})
+	}
+	for _, m := range q.Messages {
+		parts, wrong := partsOf(m.Content)
+		if err = cmp.Or(err, wrong); err != nil {
+			return nil, err
+		}
+		var calls []any
+		var texts []contentPart
+		turn := map[string]any{"role": m.Role}
+		for _, p := range parts {
+			switch p.Type {
+			case "tool_use":
+				calls = append(calls, callOf(p.ID, p.Name, string(p.Input)))
+			case "thinking":
+				turn["reasoning_content"] = p.Thinking
+			case "redacted_thinking":
+			case "tool_result":
+				text, err := textOf(p.Content)
+				if err != nil {
+					return nil, err
+				}
+				list = append(list, map[string]any{"role": "tool", "tool_call_id": p.Of, "content": text})
+			default:
+				texts = append(texts, p)
+			}
+		}
+		turn["content"], err = textOfParts(texts)
+		if calls != nil {
+			turn["tool_calls"] = calls
+		}
+		if len(texts) > 0 || calls != nil || len(parts) == 0 || turn["reasoning_content"] != nil {
+			list = append(list, turn)
+		}
+	}
+	return list, err
+}
+
+// An anthropic answers requests of Anthropic's API.
+type anthropic struct{ *Server }
+
+// messages answers POST /v1/messages.
+func (s anthropic) messages(w http.ResponseWriter, r *http.Request, body []byte) error {
+	j, stated, err := s.messagesJob(r, body, true)
+	if err != nil {
+		return err
+	}
+	j.form = &messagesForm{blockStream{events: messageEvents{}}}
+	return s.answer(w, r, j, stated)
+}
+
+// countTokens answers POST /v1/messages/count_tokens.
+func (s anthropic) countTokens(w http.ResponseWriter, r *http.Request, body []byte) error {
+	j, _, err := s.messagesJob(r, body, false)
+	if err == nil {
+		Write(w, http.StatusOK, map[string]int{"input_tokens": j.usage().Prompt})
+	}
+	return err
+}
+
+func (s anthropic) messagesJob(r *http.Request, body []byte, bounded bool) (*job, func() history, error) {
+	var q messages
+	err := read(body, &q)
+	if err == nil && bounded && q.MaxTokens == nil {
+		err = invalid("max_tokens", "max_tokens: state how many tokens the answer may have")
+	}
+	var b chatBody
+	if err == nil {
+		b, err = q.chat()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	return new(chat).job(s.Server, r, text, "msg")
+}
+
+// A messagesForm is the form of answers of Anthropic's API.
+type messagesForm struct{ blockStream }
+
+func (f *messagesForm) whole(j *job) any {
+	content := []any{}
+	for _, b := range j.blocks() {
+		x := messageBlock(b)
+		if b.kind == aCall {
+			x["input"] = json.RawMessage(b.text)
+		}
+		content = append(content, x)
+	}
+	reason, stop := f.reason(j)
+	return f.message(j, content, reason, stop)
+}
+
+// message is an answer, or the beginning of one.
+func (f *messagesForm) message(j *job, content []any, reason, stop any) map[string]any {
+	return map[string]any{"id": j.id, "type": "message", "role": "assistant", "model": j.model.Name, "content": content,
+		"stop_reason": reason, "stop_sequence": stop, "usage": f.usage(j)}
+}
+
+func (f *messagesForm) usage(j *job) map[string]int {
+	u := j.usage()
+	return map[string]int{"input_tokens": u.Prompt, "output_tokens": u.Completion, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+}
+
+// reason says why an answer ended, and with which of the request's stop texts.
+func (f *messagesForm) reason(j *job) (reason string, stop any) {
+	c := j.choices[0]
+	switch {
+	case c.finish == "tool_calls":
+		return "tool_use", nil
+	case c.finish == "length":
+		return "max_tokens", nil
+	case slices.Contains(j.Stop, c.stop):
+		return "stop_sequence", c.stop
+	}
+	return "end_turn", nil
+}
+
+func (f *messagesForm) opening(j *job) []sent {
+	return []sent{named(map[string]any{"type": "message_start", "message": f.message(j, []any{}, nil, nil)})}
+}
+
+func (f *messagesForm) closing(j *job) []sent {
+	reason, stop := f.reason(j)
+	return []sent{
+		named(map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": stop}, "usage": f.usage(j)}),
+		named(map[string]any{"type": "message_stop"}),
+	}
+}
+
+func (f *messagesForm) failed(why *failure) sent { return named(messageError(why)) }
+
+// named is an event with its type as its name.
+func named(body map[string]any) sent { return sent{body["type"].(string), body} }
+
+// messageEvents are the events of blocks in Anthropic's API.
+type messageEvents struct{}
+
+func (messageEvents) begin(n int, b block) []sent {
+	return []sent{named(map[string]any{"type": "content_block_start", "index": n, "content_block": messageBlock(b)})}
+}
+
+func (messageEvents) add(n int, b block, text string) sent {
+	kind := [...][2]string{aThought: {"thinking", "thinking"}, aText: {"text", "text"}, aCall: {"input_json", "partial_json"}}[b.kind]
+	return messageDelta(n, kind[0], kind[1], text)
+}
+
+func (messageEvents) end(n int, b block) (list []sent) {
+	if b.kind == aThought {
+		list = append(list, messageDelta(n, "signature", "signature", unsigned))
+	}
+	return append(list, named(map[string]any{"type": "content_block_stop", "index": n}))
+}
+
+// messageDelta is an event with more of block number n.
+func messageDelta(n int, kind, field, text string) sent {
+	return named(map[string]any{"type": "content_block_delta", "index": n, "delta": map[string]string{"type": kind + "_delta", field: text}})
+}
+
+// unsigned is the signature of a thought, which clients return and nobody reads.
+const unsigned = "onering"
+
+// messageBlock is a block as the API has it, a call without its arguments.
+func messageBlock(b block) map[string]any {
+	switch b.kind {
+	case aThought:
+		return map[string]any{"type": "thinking", "thinking": b.text, "signature": unsigned}
+	case aText:
+		return map[string]any{"type": "text", "text": b.text}
+	}
+	return map[string]any{"type": "tool_use", "id": b.id, "name": b.name, "input": map[string]any{}}
+}
+
+// messageError is an error in the form of Anthropic's API.
+func messageError(f *failure) map[string]any {
+	kind := map[int]string{401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+		413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error"}[f.status]
+	if kind == "" && f.status < 500 {
+		kind = "invalid_request_error"
+	}
+	return map[string]any{"type": "error", "error": map[string]string{"type": cmp.Or(kind, "api_error"), "message": f.message}}
+}

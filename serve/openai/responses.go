@@ -1,0 +1,384 @@
+package openai
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"onering/internal/strict"
+)
+
+// A responses is the body of POST /v1/responses. It becomes a chat.
+type responses struct {
+	Model        json.RawMessage `json:"model"`
+	Instructions *string         `json:"instructions"`
+	Input        json.RawMessage `json:"input"`
+	Before       string          `json:"previous_response_id"`
+	MaxTokens    json.RawMessage `json:"max_output_tokens"`
+	Stream       json.RawMessage `json:"stream"`
+	Temperature  json.RawMessage `json:"temperature"`
+	TopP         json.RawMessage `json:"top_p"`
+	TopLogprobs  *int            `json:"top_logprobs"`
+	Seed         json.RawMessage `json:"seed"` // of ours
+	Tools        []struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Strict      bool            `json:"strict"`
+	} `json:"tools"`
+	Choice   json.RawMessage `json:"tool_choice"`
+	Parallel *bool           `json:"parallel_tool_calls"`
+	Text     struct {
+		Format struct {
+			answerFormat
+			Strict bool `json:"strict"`
+		} `json:"format"`
+		Verbosity json.RawMessage `json:"verbosity"`
+	} `json:"text"`
+	Reasoning struct {
+		Effort json.RawMessage `json:"effort"`
+	} `json:"reasoning"`
+	Include  []string        `json:"include"`
+	Store    *bool           `json:"store"` // false: no later request goes on from the answer
+	Metadata json.RawMessage `json:"metadata"`
+	Calls    any             `json:"max_tool_calls"` // of tools that the server runs, of which there are none
+	Cut      string          `json:"truncation"`
+	Options  any             `json:"stream_options"`
+	Client   any             `json:"client_metadata"`
+}
+
+const withLogprobs = "message.output_text.logprobs"
+
+// chat returns the body of the chat behind the messages of an earlier response.
+func (q *responses) chat(before []any) (chatBody, []any, error) {
+	list, err := q.items(before)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := list
+	if q.Instructions != nil && *q.Instructions != "" {
+		all = slices.Concat([]any{map[string]any{"role": "system", "content": *q.Instructions}}, list)
+	}
+	b := chatBody{"messages": all, "logprobs": slices.Contains(q.Include, withLogprobs), "top_logprobs": q.TopLogprobs}
+	for name, value := range map[string]json.RawMessage{"model": q.Model, "max_tokens": q.MaxTokens, "stream": q.Stream, "temperature": q.Temperature,
+		"top_p": q.TopP, "seed": q.Seed, "reasoning_effort": q.Reasoning.Effort, "verbosity": q.Text.Verbosity} {
+		b.set(name, value)
+	}
+	if q.Cut != "" && q.Cut != "disabled" {
+		return nil, nil, invalid("truncation", `truncation must be "disabled": nothing is taken out of a context`)
+	}
+	var tools []any
+	for i, t := range q.Tools {
+		if t.Type != "function" {
+			return nil, nil, invalid("tools", "tools[%d] has the type %q: this server runs no tools, so there are functions alone", i, t.Type)
+		}
+		tools = append(tools, toolOf(t.Name, t.Description, t.Parameters, t.Strict))
+	}
+	if tools != nil {
+		b["tools"] = tools
+		if q.Parallel != nil {
+			b["parallel_tool_calls"] = *q.Parallel
+		}
+	}
+	var named struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+	}
+	b.set("tool_choice", q.Choice)
+	if strict.JSON(q.Choice, &named) == nil && named.Name != "" && named.Type == "function" {
+		b["tool_choice"] = choiceOf(named.Name)
+	}
+	if format := q.Text.Format; format.Type == "json_schema" {
+		b["response_format"] = jsonFormat(format.Schema, format.Strict)
+	} else if format.Type != "" {
+		b["response_format"] = map[string]string{"type": format.Type}
+	}
+	return b, list, nil
+}
+
+// An inputItem is one of the list that a request has as its input.
+type inputItem struct {
+	Type      string          `json:"type"`
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Output    json.RawMessage `json:"output"`
+}
+
+// items returns the messages of the input behind others. Calls, and what the model thought
+// before, belong to one message.
+func (q *responses) items(list []any) ([]any, error) {
+	var text string
+	if strict.JSON(q.Input, &text) == nil && !isNull(q.Input) {
+		return append(slices.Clip(list), map[string]any{"role": "user", "content": text}), nil
+	}
+	var items []inputItem
+	if err := strict.JSON(q.Input, &items); err != nil {
+		return nil, invalid("input", "input must be a text or a list of items: %v", err)
+	}
+	list = slices.Clip(list)
+	var answer map[string]any // the newest message, if it is one of the model
+	thought := ""
+	said := func() map[string]any {
+		if answer == nil {
+			answer = map[string]any{"role": "assistant", "content": nil}
+			list = append(list, answer)
+		}
+		if thought != "" {
+			answer["reasoning_content"], thought = thought, ""
+		}
+		return answer
+	}
+	for i, x := range items {
+		switch {
+		case (x.Type == "message" || x.Type == "") && x.Role == "assistant":
+			answer = nil
+			said()["content"] = x.Content
+		case x.Type == "message" || x.Type == "":
+			list, answer = append(list, map[string]any{"role": x.Role, "content": x.Content}), nil
+		case x.Type == "function_call":
+			m := said()
+			calls, _ := m["tool_calls"].([]any)
+			m["tool_calls"] = append(calls, callOf(x.CallID, x.Name, x.Arguments))
+		case x.Type == "function_call_output":
+			list, answer = append(list, map[string]any{"role": "tool", "tool_call_id": x.CallID, "content": x.Output}), nil
+		case x.Type == "reasoning":
+			var err error
+			if thought, err = textOf(x.Content); err != nil {
+				return nil, err
+			}
+			answer = nil
+		default:
+			return nil, invalid("input", "input[%d] has the type %q: there are message, function_call, function_call_output and reasoning", i, x.Type)
+		}
+	}
+	return list, nil
+}
+
+// respond answers POST /v1/responses.
+func (s *conversations) respond(w http.ResponseWriter, r *http.Request, body []byte) error {
+	var q responses
+	if err := read(body, &q); err != nil {
+		return err
+	}
+	before, known := s.get(q.Before)
+	if !known {
+		return &failure{http.StatusNotFound, fmt.Sprintf("there is no response %.60q here: the newest are kept in memory, but for those with store = false: "+
+			"send the conversation as input", q.Before), "invalid_request_error", "previous_response_id", "previous_response_not_found"}
+	}
+	b, list, err := q.chat(before)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	j, stated, err := new(chat).job(s.Server, r, text, "resp")
+	if err != nil {
+		return err
+	}
+	j.id = "resp_" + rand.Text()
+	f := &responsesForm{q: q, id: j.id}
+	f.events = f
+	j.form = f
+	err = s.answer(w, r, j, stated)
+	if c := j.choices; err == nil && (q.Store == nil || *q.Store) && len(c) > 0 && c[0].finish != "" {
+		s.put(conversation{j.id, append(slices.Clip(list), j.message(0)), len(body)})
+	}
+	return err
+}
+
+// conversations are the newest ones that requests may go on from, by the ids of responses.
+type conversations struct {
+	*Server
+	mu    sync.Mutex
+	kept  []conversation
+	bytes int
+}
+
+type conversation struct {
+	id       string
+	messages []any
+	size     int // in bytes of the request that brought its newest message
+}
+
+// maxConversations bounds the sizes of conversations together.
+const maxConversations = 64 << 20
+
+// get returns the messages of a conversation, none for the id "".
+func (c *conversations) get(id string) ([]any, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.kept, func(x conversation) bool { return x.id == id })
+	if i < 0 {
+		return nil, id == ""
+	}
+	return c.kept[i].messages, true
+}
+
+func (c *conversations) put(x conversation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.bytes += x.size; c.bytes > maxConversations; c.kept = c.kept[1:] {
+		c.bytes -= c.kept[0].size
+	}
+	c.kept = append(c.kept, x)
+}
+
+// A responsesForm is the form of answers of /v1/responses.
+type responsesForm struct {
+	blockStream
+	q     responses
+	id    string
+	count int // events that were sent
+}
+
+// event is an event with its number.
+func (f *responsesForm) event(kind string, body map[string]any) sent {
+	body["type"], body["sequence_number"] = kind, f.count
+	f.count++
+	return named(body)
+}
+
+// response is the object of a response with a status and what is written of it.
+func (f *responsesForm) response(j *job, status string, output []any) map[string]any {
+	q := f.q
+	text := map[string]any{"format": map[string]any{"type": cmp.Or(q.Text.Format.Type, "text")}}
+	if q.Text.Format.Schema != nil {
+		text["format"] = map[string]any{"type": q.Text.Format.Type, "name": "answer", "schema": q.Text.Format.Schema, "strict": q.Text.Format.Strict}
+	}
+	tools := []any{}
+	for _, t := range q.Tools {
+		tools = append(tools, map[string]any{"type": t.Type, "name": t.Name, "description": t.Description, "parameters": t.Parameters, "strict": t.Strict})
+	}
+	x := map[string]any{"id": j.id, "object": "response", "created_at": j.created, "status": status, "background": false, "error": nil, "incomplete_details": nil,
+		"instructions": q.Instructions, "max_output_tokens": q.MaxTokens, "model": j.model.Name, "output": output, "parallel_tool_calls": !j.single,
+		"previous_response_id": nil, "reasoning": map[string]any{"effort": q.Reasoning.Effort, "summary": nil}, "store": q.Store == nil || *q.Store,
+		"temperature": j.options.Temperature, "text": text, "tool_choice": "auto", "tools": tools, "top_p": j.options.TopP, "truncation": "disabled", "usage": nil,
+		"metadata": map[string]any{}}
+	if q.Before != "" {
+		x["previous_response_id"] = q.Before
+	}
+	for name, value := range map[string]json.RawMessage{"tool_choice": q.Choice, "metadata": q.Metadata} {
+		if !isNull(value) {
+			x[name] = value
+		}
+	}
+	if status == "incomplete" {
+		x["incomplete_details"] = map[string]string{"reason": "max_output_tokens"}
+	}
+	if status != "in_progress" {
+		u := j.usage()
+		x["usage"] = map[string]any{"input_tokens": u.Prompt, "input_tokens_details": map[string]int{"cached_tokens": 0}, "output_tokens": u.Completion,
+			"output_tokens_details": map[string]int{"reasoning_tokens": 0}, "total_tokens": u.Total}
+	}
+	return x
+}
+
+func (f *responsesForm) whole(j *job) any {
+	f.done = j.blocks()
+	return f.finished(j)
+}
+
+// finished is the response when all of it is written.
+func (f *responsesForm) finished(j *job) map[string]any {
+	c := j.choices[0]
+	status := map[bool]string{true: "incomplete", false: "completed"}[c.finish == "length"]
+	output := []any{}
+	for n, b := range f.done {
+		item := f.item(n, b, status)
+		if b.kind == aText && j.logprobs {
+			item["content"].([]any)[0].(map[string]any)["logprobs"] = j.model.chatLogprobs(c.ids, c.logp, c.top).Content
+		}
+		output = append(output, item)
+	}
+	return f.response(j, status, output)
+}
+
+func (f *responsesForm) opening(j *job) []sent {
+	return []sent{f.event("response.created", map[string]any{"response": f.response(j, "in_progress", []any{})}),
+		f.event("response.in_progress", map[string]any{"response": f.response(j, "in_progress", []any{})})}
+}
+
+func (f *responsesForm) closing(j *job) []sent {
+	x := f.finished(j)
+	return []sent{f.event("response."+x["status"].(string), map[string]any{"response": x})}
+}
+
+func (f *responsesForm) failed(why *failure) sent {
+	return f.event("error", map[string]any{"code": cmp.Or(why.code, why.kind), "message": why.message, "param": why.param})
+}
+
+// itemID is the id of item number n of the response.
+func (f *responsesForm) itemID(n int, b block) string {
+	return fmt.Sprintf("%s_%s-%d", [...]string{aThought: "rs", aText: "msg", aCall: "fc"}[b.kind], strings.TrimPrefix(f.id, "resp_"), n)
+}
+
+// textPart is a text as a part of an item.
+func textPart(b block) map[string]any {
+	if b.kind == aThought {
+		return map[string]any{"type": "reasoning_text", "text": b.text}
+	}
+	return map[string]any{"type": "output_text", "text": b.text, "annotations": []any{}, "logprobs": []any{}}
+}
+
+// item is a block as an item of the output.
+func (f *responsesForm) item(n int, b block, status string) map[string]any {
+	x := map[string]any{"id": f.itemID(n, b), "status": status}
+	switch b.kind {
+	case aThought:
+		x["type"], x["summary"], x["content"] = "reasoning", []any{}, []any{textPart(b)}
+	case aText:
+		x["type"], x["role"], x["content"] = "message", "assistant", []any{textPart(b)}
+	case aCall:
+		x["type"], x["call_id"], x["name"], x["arguments"] = "function_call", b.id, b.name, b.text
+	}
+	return x
+}
+
+// part is an event about the text of item number n.
+func (f *responsesForm) part(kind string, n int, b block, more map[string]any) sent {
+	more["item_id"], more["output_index"] = f.itemID(n, b), n
+	if b.kind != aCall {
+		more["content_index"] = 0
+	}
+	return f.event("response."+kind, more)
+}
+
+func (f *responsesForm) begin(n int, b block) []sent {
+	item := f.item(n, b, "in_progress")
+	if b.kind == aCall {
+		return []sent{f.event("response.output_item.added", map[string]any{"output_index": n, "item": item})}
+	}
+	item["content"] = []any{}
+	return []sent{f.event("response.output_item.added", map[string]any{"output_index": n, "item": item}),
+		f.part("content_part.added", n, b, map[string]any{"part": textPart(b)})}
+}
+
+// textEvents begin the names of events about the text of a block.
+var textEvents = [...]string{aThought: "reasoning_text", aText: "output_text", aCall: "function_call_arguments"}
+
+func (f *responsesForm) add(n int, b block, text string) sent {
+	return f.part(textEvents[b.kind]+".delta", n, b, map[string]any{"delta": text, "logprobs": []any{}})
+}
+
+func (f *responsesForm) end(n int, b block) []sent {
+	whole := map[string]any{"text": b.text, "logprobs": []any{}}
+	if b.kind == aCall {
+		whole = map[string]any{"name": b.name, "arguments": b.text}
+	}
+	list := []sent{f.part(textEvents[b.kind]+".done", n, b, whole)}
+	if b.kind != aCall {
+		list = append(list, f.part("content_part.done", n, b, map[string]any{"part": textPart(b)}))
+	}
+	return append(list, f.event("response.output_item.done", map[string]any{"output_index": n, "item": f.item(n, b, "completed")}))
+}
