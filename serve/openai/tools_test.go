@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,11 +80,11 @@ type called struct {
 	}
 }
 
-const withTools = `"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}}]`
+const withTools = `"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}}]`
 
 // TestCalls: a model writes calls, in whole answers and in streams, which must agree.
 func TestCalls(t *testing.T) {
-	const one, two = `<tool_call>{"name": "f", "arguments": {"n": 1}}</tool_call>`, `<tool_call>{"name": "g", "arguments": {}}</tool_call>`
+	const one, two = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 1}}\n</tool_call>", `<tool_call>{"name": "g", "arguments": {}}</tool_call>`
 	for _, tt := range []struct {
 		template, text, request string
 		content                 string // "" for null beside calls
@@ -97,10 +98,12 @@ func TestCalls(t *testing.T) {
 		{hermes, "é <tool_call>{nothing}</tool_call> b", withTools, "é <tool_call>{nothing}</tool_call> b", nil, "stop"},
 		{hermes, one, withTools + `, "max_tokens": 20`, one[:20], nil, "length"},
 		{hermes, "I call STOP " + one, withTools + `, "stop": "STOP"`, "I call ", nil, "stop"},
-		{hermes, ` "f", "arguments": {"n": 3}}</tool_call>`, withTools + `, "tool_choice": "required"`, "", []string{`f {"n": 3}`}, "tool_calls"},
-		{hermes, ` {"n": 3}}</tool_call>`, withTools + `, "tool_choice": {"type": "function", "function": {"name": "f"}}`, "", []string{`f {"n": 3}`}, "tool_calls"},
-		{hermes, ` no`, withTools + `, "tool_choice": "required"`, "<tool_call>\n{\"name\": no", nil, "stop"},
-		{llama, ` {"n": 3}}`, withTools + `, "tool_choice": {"type": "function", "function": {"name": "f"}}`, "", []string{`f {"n": 3}`}, "tool_calls"},
+		{hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 3}}\n</tool_call>", withTools + `, "tool_choice": "required"`, "", []string{`f {"n": 3}`}, "tool_calls"},
+		{hermes, "no", withTools + `, "tool_choice": "required", "max_tokens": 12`, "<tool_call>\n", nil, "length"},
+		{llama, `{"name": "f", "parameters": {"n": 3}}`, withTools + `, "tool_choice": {"type": "function", "function": {"name": "f"}}`, "", []string{`f {"n": 3}`}, "tool_calls"},
+		{hermes, "I call.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 7}}\n</tool_call>", strings.Replace(withTools, `"name"`, `"strict": true, "name"`, 1), "I call.", []string{`f {"n": 7}`}, "tool_calls"},
+		{hermes, `{"a":1}`, withTools + `, "response_format": {"type": "json_object"}`, `{"a":1}`, nil, "stop"},
+		{hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", withTools + `, "response_format": {"type": "json_object"}`, "", []string{"f {}"}, "tool_calls"},
 		{llama, `{"name": "f", "parameters": {"n": 2}}`, withTools, "", []string{`f {"n": 2}`}, "tool_calls"},
 		{llama, `<|python_tag|>f.call(n="2")`, withTools, "", []string{`f {"n": "2"}`}, "tool_calls"},
 		{llama, `{"name": "f"`, withTools, `{"name": "f"`, nil, "stop"},
@@ -166,6 +169,41 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s: streamed %q %q %s with %d tokens, whole %q %q %s with %d", tt.text, said, streamed, finish, tokens, content, calls, *c.Finish, len(c.IDs))
 		}
 	}
+}
+
+// TestConstrained: answers have the form that is asked for, whatever the model likes, and the same
+// seed gives the same text.
+func TestConstrained(t *testing.T) {
+	x := newScripted(t, hermes, "\"{[0123,:]}a\\é \n</think>")
+	const schema = `{"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "array", "items": {"type": "integer", "minimum": 3, "maximum": 9}, "minItems": 2, "maxItems": 3}}, "required": ["a", "b"]}`
+	for path, base := range map[string]string{"/v1/chat/completions": `{"messages": [{"role": "user", "content": "a"}], "seed": 1, `, "/v1/completions": `{"prompt": "a", "seed": 1, "max_tokens": 900, `} {
+		for asked, want := range map[string]string{
+			`"response_format": {"type": "json_schema", "json_schema": {"name": "s", "strict": true, "schema": ` + schema + `}}`: `^\{\s*"a":\s*"[xy]",\s*"b":\s*\[\s*[3-9],\s*[3-9](,\s*[3-9])?\s*\]\s*\}$`,
+			`"guided_json": ` + schema:                                              `^\{\s*"a":\s*"[xy]"`,
+			`"guided_regex": "a[0-3]{3}b?"`:                                         `^a[0-3]{3}b?$`,
+			`"regex": "(x|y)z"`:                                                     `^(x|y)z$`,
+			`"structured_outputs": {"choice": ["no", "yes"]}`:                       `^(no|yes)$`,
+			`"structured_outputs": {"json": "{\"type\": \"null\"}", "regex": null}`: `^null$`,
+			`"guided_regex": "ab", "ignore_eos": true`:                              `^ab$`,
+		} {
+			var texts []string
+			for range 2 {
+				got := x.post(path, base+asked+`}`, 200)
+				c := got.Choices[0]
+				text := c.Text + c.Message.Content
+				if texts = append(texts, text); *c.Finish != "stop" || !regexp.MustCompile(want).MatchString(text) {
+					t.Errorf("%s %s: %q %s", path, asked, text, *c.Finish)
+				}
+			}
+			if texts[0] != texts[1] {
+				t.Errorf("%s: %q", asked, texts)
+			}
+		}
+	}
+	if got := x.post("/v1/chat/completions", `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "[nu"}], "continue_final_message": true, "guided_regex": "\\[null, 1\\]"}`, 200); got.Choices[0].Message.Content != "ll, 1]" {
+		t.Errorf("%+v", got.Choices[0])
+	}
+	x.post("/v1/chat/completions", `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "x"}], "continue_final_message": true, "guided_regex": "y"}`, 400)
 }
 
 // TestSilent: if the chat template writes no calls, the prompt still has the calls of
@@ -242,7 +280,7 @@ func TestTokenize(t *testing.T) {
 		`{"prompt": "aé<|end|>"}`:                             "aé<|end|>",
 		`{"prompt": "a", "add_special_tokens": false}`:        "a",
 		`{"messages": [{"role": "user", "content": "a"}]}`:    "[user]a[assistant]",
-		`{` + withTools + `, "add_generation_prompt": false}`: `{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}}[user]a`,
+		`{` + withTools + `, "add_generation_prompt": false}`: `{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}}[user]a`,
 	} {
 		status, text := x.ask("POST", "/tokenize", strings.TrimSuffix(body, "}")+`, "return_token_strs": true}`)
 		var got struct {
@@ -262,32 +300,56 @@ func TestTokenize(t *testing.T) {
 	}
 }
 
-// TestAgents runs other clients that call a tool and answer with its result, if
-// ONERING_AGENTS names a Python that has them.
+// TestAgents runs other clients that call a tool and answer with its result, or ask for an object,
+// if ONERING_AGENTS names a Python that has them.
 func TestAgents(t *testing.T) {
 	python := os.Getenv("ONERING_AGENTS")
 	if python == "" {
-		t.Skip("ONERING_AGENTS names no Python with openai, pydantic-ai-slim[openai] and openai-agents")
+		t.Skip("ONERING_AGENTS names no Python with openai, anthropic, instructor, pydantic-ai-slim[openai,anthropic], openai-agents, langchain-openai and langchain-anthropic")
 	}
 	x := newScripted(t, hermes, "")
 	tok := x.server.Models[0].Tokenizer
 	x.decoder.script = func(prompt []int32) []int32 {
-		text := `I ask.` + "\n" + `<tool_call>{"name": "add", "arguments": {"a": 17, "b": 25}}</tool_call>`
-		if _, result, told := strings.Cut(tok.Decode(prompt, false), "[tool]"); told {
+		asked := tok.Decode(prompt, false)
+		call := func(name, arguments string) string {
+			return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>"
+		}
+		text := "I ask.\n" + call("add", `{"a": 17, "b": 25}`)
+		if _, result, told := strings.Cut(asked, "[tool]"); told {
 			text = "It is " + strings.TrimSuffix(result, "[assistant]") + "."
+		} else if strings.Contains(asked, "Describe") {
+			text = `{"name": "Ada", "age": 36}`
+			for _, tool := range []string{"final_result", "Person"} {
+				if strings.Contains(asked, `"name": "`+tool+`"`) {
+					text = call(tool, text)
+				}
+			}
 		}
 		return append(tok.Encode(text), 0)
 	}
-	out, err := exec.Command(python, "testdata/clients.py", x.url+"/v1").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for _, name := range []string{"openai", "openai, streamed", "pydantic-ai", "pydantic-ai, streamed", "openai-agents", "openai-agents, streamed"} {
-		if !strings.Contains(string(out), name+": It is 42.\n") {
-			t.Errorf("%s did not get to the answer: %s", name, out)
+	const person, sum, refused = "name='Ada' age=36", "It is 42.", "refused 404"
+	for program, wants := range map[string]map[string]string{
+		"clients.py": {"openai": sum, "openai, streamed": sum, "pydantic-ai": sum, "pydantic-ai, streamed": sum, "openai-agents": sum, "openai-agents, streamed": sum},
+		"programs.py": {"openai parse": person, "openai responses": sum, "openai responses parse": person, "openai errors": refused, "anthropic": sum,
+			"anthropic parse": person, "anthropic errors": refused, "instructor tools": person, "instructor json": person, "instructor schema": person,
+			"instructor anthropic": person, "langchain-openai": person, "langchain-openai calls": person, "langchain-openai responses": person,
+			"langchain-anthropic": person, "openai-agents responses": sum, "pydantic-ai": person, "pydantic-ai responses": person},
+	} {
+		url := x.url
+		if program == "clients.py" {
+			url += "/v1"
 		}
+		out, err := exec.Command(python, "testdata/"+program, url).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for name, want := range wants {
+			if !strings.Contains(string(out), name+": "+want+"\n") {
+				t.Errorf("%s did not get to %q", name, want)
+			}
+		}
+		t.Logf("%s", out)
 	}
-	t.Logf("%s", out)
 }
 
 // TestVerifiers has the client of verifiers sample by ids, where ONERING_VERIFIERS names a
