@@ -14,7 +14,7 @@ var sizes = []struct {
 	release int
 	of      func(h *house) int
 }{
-	{"lines outside tests", 115473, (*house).lines},
+	{"lines outside tests", 117500, (*house).lines},
 	{"packages", 112, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1185, (*house).exported},
 	{"packages of ours that cmd imports", 29, func(h *house) int { return len(h.imports("cmd")) }},
