@@ -28,7 +28,12 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	// The backward pass of the head: the logits of a slice of the vocabulary, their softmax
 	// and its gradient. The factor was measured.
 	head := 4 * micro * min(int64(g.Vocab), 8176) * 14 / 5
-	if compute.Provider == models.CPU {
+	switch {
+	case compute.Provider == models.CPU && g.Compute == models.BF16:
+		// Our operators store no scores, and logits once more only, rounded; a product of a
+		// gradient stores its matrix anew.
+		return need(int64(all)), need(max(layerBytes(g, micro, 0), 6*micro*min(int64(g.Vocab), 8176)) + int64(2*g.Hidden*g.FFN)), err
+	case compute.Provider == models.CPU:
 		layer := layerBytes(g, micro, longest)
 		for i, k := range g.Kinds {
 			if k.Mixer == models.Attention || k.Program != i {
@@ -60,11 +65,11 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 }
 
 // layerBytes is the memory of a running backward pass of a layer on the CPU: activations,
-// their gradients, and the scores of attention, which are computed in blocks of queries.
-// The number of arrays that exist at once was measured on layers of width 256 and 512 and
-// rows of 120 to 2,000 tokens.
+// their gradients, and in rows of a length the scores of attention, which are computed in blocks of
+// queries. The number of arrays that exist at once was measured on layers of width 256 and 512 and
+// rows of 120 to 2,000 tokens, and in bfloat16 on layers of width 896.
 func layerBytes(g models.Geometry, tokens, length int64) int64 {
 	blocks := max(1, min(8, (length+511)/512))
 	scores := int64(g.Heads) * tokens * length * (blocks + 1) / (2 * blocks)
-	return 4 * (tokens*int64(4*g.Hidden+4*g.Heads*g.HeadDim+6*g.FFN) + scores*9/5)
+	return int64(g.Compute.Size()) * (tokens*int64(4*g.Hidden+4*g.Heads*g.HeadDim+6*g.FFN) + scores*9/5)
 }

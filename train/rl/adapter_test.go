@@ -3,6 +3,7 @@ package rl
 import (
 	"context"
 	"math"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -47,6 +48,31 @@ func TestEstimateAdapter(t *testing.T) {
 	}
 	if narrow.Of("weights in fewer bits").Device != 2*layers || narrow.Of("weights").Device != wide.Of("weights").Device-4*layers || narrow.Peak != wide.Peak-2*layers+4*64*192 {
 		t.Errorf("the layers have %d elements; peak %d, with 16 bits %+v", layers, wide.Peak, narrow)
+	}
+}
+
+// TestEstimateHeld: an adapter of the 7B shape beside a base in NF4 takes less than 12 GB.
+func TestEstimateHeld(t *testing.T) {
+	model, err := policy.ReadModel(filepath.Join("..", "..", "bench", "qwen2.5-7b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Default()
+	c.Runtime.Device, c.Model.DType, c.LoRA.On, c.LoRA.BaseDType = "cpu", "bfloat16", true, "nf4"
+	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt, c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens = 4, 8, 32, 128
+	c.Train.BatchSize, c.Train.MicroTokens = 32, 1024
+	e, err := c.EstimateMemory(model, Split{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Embedding and head have 152,064 rows of 3,584, the layers 233,046,016 numbers of matrices each;
+	// 9 of 16 bytes hold one. The head is rounded once more.
+	const vocabulary, matrices = 152064 * 3584, 28 * 233046016
+	if held := e.Of("weights in fewer bits").Device - 2*vocabulary; held < matrices*9/16 || held > matrices*9/16*1001/1000 {
+		t.Errorf("the layers take %d bytes", held)
+	}
+	if wide := e.Of("weights").Device - 8*vocabulary; wide > 4e8 || e.Peak > 12e9 {
+		t.Errorf("%d bytes beside embedding and head in float32; the peak is %.2f GB", wide, float64(e.Peak)/1e9)
 	}
 }
 
