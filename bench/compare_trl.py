@@ -45,7 +45,8 @@ def make_model(a, folder):
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "", "end_of_word_suffix": "",
                   "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, "vocab": vocab, "merges": []},
     })
-    write(os.path.join(model, "tokenizer_config.json"), {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"})
+    # Without the name of an end token nothing ends a response; TRL needs one and is told not to sample it.
+    write(os.path.join(model, "tokenizer_config.json"), {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"})
     return model
 
 
@@ -74,7 +75,7 @@ def trl_rounds(a):
     )
     trainer = trl.GRPOTrainer(
         model=transformers.AutoModelForCausalLM.from_pretrained(a.model, dtype=torch.float32), args=config,
-        processing_class=transformers.AutoTokenizer.from_pretrained(a.model), train_dataset=datasets.Dataset.from_list(problems(PROMPTS * a.rounds)),
+        processing_class=transformers.AutoTokenizer.from_pretrained(a.model, eos_token="<eos>"), train_dataset=datasets.Dataset.from_list(problems(PROMPTS * a.rounds)),
         reward_funcs=lambda completions, **_: [random.random() for _ in completions], callbacks=[Clock()],
     )
     trainer.train()
@@ -123,6 +124,7 @@ def main():
     p.add_argument("--onering", help="the onering program")
     p.add_argument("--rounds", type=int, default=12)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--sides", default="onering,trl")
     p.add_argument("--model", help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.model:
@@ -131,9 +133,11 @@ def main():
         p.error("--onering is needed")
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(a, folder)
-        ours, theirs = of_onering(a, model, folder), of_trl(a, model)
-    ratio = {k: theirs[k] / ours[k] for k in ours}
-    json.dump({"threads": a.threads, "rounds": a.rounds, "onering": ours, "trl": theirs, "trl_over_onering": ratio}, sys.stdout, indent=1)
+        sides = {"onering": lambda: of_onering(a, model, folder), "trl": lambda: of_trl(a, model)}
+        result = {side: sides[side]() for side in a.sides.split(",")}
+    if len(result) == 2:
+        result["trl_over_onering"] = {k: result["trl"][k] / result["onering"][k] for k in result["onering"]}
+    json.dump({"threads": a.threads, "rounds": a.rounds} | result, sys.stdout, indent=1)
     print()
 
 

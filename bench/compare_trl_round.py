@@ -36,7 +36,7 @@ def grader():
 def make_model(a, folder):
     with open(a.config) as f:
         config = json.load(f)
-    config["eos_token_id"] = None  # nothing ends a response
+    config["eos_token_id"] = None  # nothing ends a response, and the tokenizer names no end token either
     shape, model = os.path.join(folder, "config.json"), os.path.join(folder, "model")
     with open(shape, "w") as f:
         json.dump(config, f)
@@ -44,6 +44,12 @@ def make_model(a, folder):
     generation = os.path.join(model, "generation_config.json")
     if os.path.exists(generation):
         os.remove(generation)
+    names = os.path.join(model, "tokenizer_config.json")
+    with open(names) as f:
+        config = json.load(f)
+    config.pop("eos_token", None)
+    with open(names, "w") as f:
+        json.dump(config, f)
     return model
 
 
@@ -98,7 +104,7 @@ def of_trl(a):
     )
     trainer = trl.GRPOTrainer(
         model=transformers.AutoModelForCausalLM.from_pretrained(a.worker, dtype=torch.float32), args=config,
-        processing_class=transformers.AutoTokenizer.from_pretrained(a.worker), train_dataset=datasets.Dataset.from_list([{"prompt": p} for p in problems(a)]),
+        processing_class=transformers.AutoTokenizer.from_pretrained(a.tokenizer), train_dataset=datasets.Dataset.from_list([{"prompt": p} for p in problems(a)]),
         reward_funcs=lambda completions, **_: [score(c) for c in completions], callbacks=[Clock()],
     )
     trainer._generate_and_score_completions = timed("rollout", trainer._generate_and_score_completions)
@@ -143,7 +149,7 @@ def onering_side(a, model, folder):
     with open(os.path.join(out, "run", "metrics.jsonl")) as f:
         records = [json.loads(line) for line in f]
     rounds = [r for r in records if r["kind"] == "round"]
-    assert len(rounds) == a.rounds and all(r["response_length/mean"] == a.tokens and r["grad_norm"] > 0 for r in rounds), rounds
+    assert len(rounds) == a.rounds and all(r["response_length/mean"] == a.tokens and r["grad_norm"] > 0 for r in rounds), "a response ended early, or nothing was learned"
     assert all(r.get("left_out", 0) == 0 for r in records if r["kind"] == "step"), "a response was not trained"
     phases = {k.removeprefix("seconds/"): v for k, v in rounds[-1].items() if k.startswith("seconds/")}
     return dict(phases, round=sum(phases.values()), peak_gb=peak)
