@@ -226,14 +226,14 @@ func (r *Run) pieces(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.stop.after(r); err != nil {
-			return err
-		}
 		if done.Record != nil && !r.at.Inside {
 			r.Observer.Record(done.Record)
 		}
 		for _, line := range done.Say {
 			r.Observer.Say(line)
+		}
+		if err := r.stop.after(r); err != nil {
+			return err
 		}
 		if err := r.saver.after(r.at, done.Save); err != nil {
 			return err
@@ -241,7 +241,9 @@ func (r *Run) pieces(ctx context.Context) error {
 	}
 	// Without rounds the result is the model that the last piece wrote.
 	if r.until != nil || r.stale || r.Stopped() && r.at.Round > 0 {
-		return r.saver.after(r.at, Now)
+		if err := r.saver.after(r.at, Now); err != nil {
+			return err
+		}
 	}
 	return r.together(r.Wait)
 }
