@@ -318,3 +318,44 @@ func TestAdapters(t *testing.T) {
 		t.Errorf("%+v", got.Error)
 	}
 }
+
+// TestResponses: a conversation goes on by the id of its newest response, or by references to its
+// items, and not from what was not stored. Anthropic's clients get errors in their form.
+func TestResponses(t *testing.T) {
+	x := newScripted(t, hermes, "ab")
+	ask := func(body string, want int) (got struct {
+		ID     string
+		Output []struct{ ID, Type, Status string }
+	}) {
+		t.Helper()
+		status, text := x.ask("POST", "/v1/responses", body)
+		if json.Unmarshal(text, &got); status != want {
+			t.Fatalf("%s: %d %s", body, status, text)
+		}
+		return got
+	}
+	var prompts []string
+	x.decoder.script = func(prompt []int32) []int32 {
+		prompts = append(prompts, x.server.Models[0].Tokenizer.Decode(prompt, false))
+		return []int32{99, 100, 0}
+	}
+	first := ask(`{"instructions": "s", "input": "q"}`, 200)
+	ask(`{"input": [{"role": "user", "content": [{"type": "input_text", "text": "r"}]}], "previous_response_id": "`+first.ID+`", "max_output_tokens": 1}`, 200)
+	ask(`{"input": [{"role": "user", "content": "q"}, {"type": "item_reference", "id": "`+first.Output[0].ID+`"}, {"role": "user", "content": "r"}]}`, 200)
+	if want := []string{"[system]s[user]q[assistant]", "[user]q[assistant]ab[user]r[assistant]", "[user]q[assistant]ab[user]r[assistant]"}; !slices.Equal(prompts, want) {
+		t.Errorf("the prompts are %q, want %q", prompts, want)
+	}
+	ask(`{"input": "r", "previous_response_id": "`+ask(`{"input": "q", "store": false}`, 200).ID+`"}`, 404)
+	c := conversations{}
+	for i := range 5 {
+		c.put(conversation{id: fmt.Sprint(i), size: maxConversations / 3})
+	}
+	if _, old := c.get("1"); old || len(c.kept) != 3 {
+		t.Errorf("%d conversations are kept", len(c.kept))
+	}
+	x.key = "no"
+	x.server.Key = "yes"
+	if status, text := x.ask("POST", "/v1/messages", `{}`); status != 401 || !strings.Contains(string(text), `"error":{"message":`) || !strings.Contains(string(text), `"authentication_error"`) {
+		t.Errorf("%d %s", status, text)
+	}
+}

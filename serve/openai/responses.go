@@ -56,8 +56,8 @@ type responses struct {
 const withLogprobs = "message.output_text.logprobs"
 
 // chat returns the body of the chat behind the messages of an earlier response.
-func (q *responses) chat(before []any) (chatBody, []any, error) {
-	list, err := q.items(before)
+func (q *responses) chat(before []any, item func(id string) *inputItem) (chatBody, []any, error) {
+	list, err := q.items(before, item)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,6 +105,7 @@ func (q *responses) chat(before []any) (chatBody, []any, error) {
 // An inputItem is one of the list that a request has as its input.
 type inputItem struct {
 	Type      string          `json:"type"`
+	ID        string          `json:"id"`
 	Role      string          `json:"role"`
 	Content   json.RawMessage `json:"content"`
 	CallID    string          `json:"call_id"`
@@ -114,8 +115,8 @@ type inputItem struct {
 }
 
 // items returns the messages of the input behind others. Calls, and what the model thought
-// before, belong to one message.
-func (q *responses) items(list []any) ([]any, error) {
+// before, belong to one message. item finds one that an earlier response has.
+func (q *responses) items(list []any, item func(id string) *inputItem) ([]any, error) {
 	var text string
 	if strict.JSON(q.Input, &text) == nil && !isNull(q.Input) {
 		return append(slices.Clip(list), map[string]any{"role": "user", "content": text}), nil
@@ -138,6 +139,9 @@ func (q *responses) items(list []any) ([]any, error) {
 		return answer
 	}
 	for i, x := range items {
+		if found := item(x.ID); x.Type == "item_reference" && found != nil {
+			x = *found
+		}
 		switch {
 		case (x.Type == "message" || x.Type == "") && x.Role == "assistant":
 			answer = nil
@@ -157,7 +161,7 @@ func (q *responses) items(list []any) ([]any, error) {
 			}
 			answer = nil
 		default:
-			return nil, invalid("input", "input[%d] has the type %q: there are message, function_call, function_call_output and reasoning", i, x.Type)
+			return nil, invalid("input", "input[%d] has the type %q: there are message, function_call, function_call_output, reasoning, and references to items of responses that are kept", i, x.Type)
 		}
 	}
 	return list, nil
@@ -174,7 +178,7 @@ func (s *conversations) respond(w http.ResponseWriter, r *http.Request, body []b
 		return &failure{http.StatusNotFound, fmt.Sprintf("there is no response %.60q here: the newest are kept in memory, but for those with store = false: "+
 			"send the conversation as input", q.Before), "invalid_request_error", "previous_response_id", "previous_response_not_found"}
 	}
-	b, list, err := q.chat(before)
+	b, list, err := q.chat(before, s.item)
 	if err != nil {
 		return err
 	}
@@ -192,7 +196,7 @@ func (s *conversations) respond(w http.ResponseWriter, r *http.Request, body []b
 	j.form = f
 	err = s.answer(w, r, j, stated)
 	if c := j.choices; err == nil && (q.Store == nil || *q.Store) && len(c) > 0 && c[0].finish != "" {
-		s.put(conversation{j.id, append(slices.Clip(list), j.message(0)), len(body)})
+		s.put(conversation{j.id, append(slices.Clip(list), j.message(0)), f.done, len(body)})
 	}
 	return err
 }
@@ -208,6 +212,7 @@ type conversations struct {
 type conversation struct {
 	id       string
 	messages []any
+	answer   []block
 	size     int // in bytes of the request that brought its newest message
 }
 
@@ -223,6 +228,23 @@ func (c *conversations) get(id string) ([]any, bool) {
 		return nil, id == ""
 	}
 	return c.kept[i].messages, true
+}
+
+// item returns the item with an id that a response has, nil if none has it.
+func (c *conversations) item(id string) *inputItem {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.kept {
+		for n, b := range x.answer {
+			if itemID(x.id, n, b) != id {
+				continue
+			}
+			text, _ := json.Marshal(b.text) // a text is JSON
+			return &inputItem{Type: [...]string{aThought: "reasoning", aText: "message", aCall: "function_call"}[b.kind],
+				Role: "assistant", Content: text, CallID: b.id, Name: b.name, Arguments: b.text}
+		}
+	}
+	return nil
 }
 
 func (c *conversations) put(x conversation) {
@@ -318,9 +340,9 @@ func (f *responsesForm) failed(why *failure) sent {
 	return f.event("error", map[string]any{"code": cmp.Or(why.code, why.kind), "message": why.message, "param": why.param})
 }
 
-// itemID is the id of item number n of the response.
-func (f *responsesForm) itemID(n int, b block) string {
-	return fmt.Sprintf("%s_%s-%d", [...]string{aThought: "rs", aText: "msg", aCall: "fc"}[b.kind], strings.TrimPrefix(f.id, "resp_"), n)
+// itemID is the id of item number n of a response.
+func itemID(response string, n int, b block) string {
+	return fmt.Sprintf("%s_%s-%d", [...]string{aThought: "rs", aText: "msg", aCall: "fc"}[b.kind], strings.TrimPrefix(response, "resp_"), n)
 }
 
 // textPart is a text as a part of an item.
@@ -333,7 +355,7 @@ func textPart(b block) map[string]any {
 
 // item is a block as an item of the output.
 func (f *responsesForm) item(n int, b block, status string) map[string]any {
-	x := map[string]any{"id": f.itemID(n, b), "status": status}
+	x := map[string]any{"id": itemID(f.id, n, b), "status": status}
 	switch b.kind {
 	case aThought:
 		x["type"], x["summary"], x["content"] = "reasoning", []any{}, []any{textPart(b)}
@@ -347,7 +369,7 @@ func (f *responsesForm) item(n int, b block, status string) map[string]any {
 
 // part is an event about the text of item number n.
 func (f *responsesForm) part(kind string, n int, b block, more map[string]any) sent {
-	more["item_id"], more["output_index"] = f.itemID(n, b), n
+	more["item_id"], more["output_index"] = itemID(f.id, n, b), n
 	if b.kind != aCall {
 		more["content_index"] = 0
 	}
