@@ -76,13 +76,13 @@ func (r *sampled) token(i int) sampler.Candidate {
 type way struct {
 	choice      models.Choice
 	temperature float64
-	scored      bool // rows that choose by scores, among the whole vocabulary
+	whole       bool // rows that choose by scores of the whole vocabulary
 }
 
 func wayOf(r *sampler.Row) way {
-	w := way{models.Draw, r.Way.Temperature, r.Score != nil}
+	w := way{models.Draw, r.Way.Temperature, r.Whole()}
 	switch {
-	case w.scored || r.Way.Filtered():
+	case r.Score != nil || r.Way.Filtered():
 		w.choice = models.Candidates
 	case r.Way.Greedy:
 		w.choice = models.Greedy
@@ -250,7 +250,7 @@ func (s *tokenChooser) sampleCandidates(b *Binding, vocab int, n int64, rows []*
 	}
 	asked := fill[int64](b, ports.TopK, &s.k, 1)
 	first := &s.first
-	if rows[0].Score != nil {
+	if rows[0].Whole() {
 		first = &vocab
 	}
 	for k := min(*first, vocab); ; k = min(8*k, vocab) {

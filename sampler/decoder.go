@@ -12,9 +12,11 @@ type Row struct {
 	// Kept asks for the log-prob and the entropy of the distribution over the tokens that the
 	// filters keep, which Out then lists.
 	Kept bool
-	// Score, if not nil, gives candidates other log-probs to choose by; see Draw.
-	Score func(Candidate) float32
-	Out   Drawn // the next token, set by the call
+	// Score, if not nil, gives candidates other log-probs to choose by; see Draw. With Masked it
+	// only forbids some, by minus infinity.
+	Score  func(Candidate) float32
+	Masked bool
+	Out    Drawn // the next token, set by the call
 }
 
 // A Drawn is a sampled token with its log-prob, and the entropy of the distribution that

@@ -67,9 +67,13 @@ func (d *Invariant) Step(rows []Row) error {
 		d.stopCompanion()
 		return d.Decoder.Step(rows)
 	}
-	pair := []Row{rows[0], {Slot: d.companion, Way: rows[0].Way}}
-	if rows[0].Score != nil {
-		pair[1].Score = func(Candidate) float32 { return float32(math.Inf(-1)) } // its token does not matter
+	pair := []Row{rows[0], {Slot: d.companion, Way: rows[0].Way, Masked: rows[0].Masked}}
+	if rows[0].Score != nil { // which token it is does not matter: one that is found fast
+		score := float32(math.Inf(-1))
+		if !rows[0].Whole() {
+			score = 0
+		}
+		pair[1].Score = func(Candidate) float32 { return score }
 	}
 	if !d.running {
 		if err := d.startCompanion(pair[1]); err != nil {

@@ -169,7 +169,7 @@ func (s *Scheduler) start() {
 		}
 		q.begin(s.queue[next], s.d.MaxTokens())
 		u, _ := q.uniform() // a given list has at least one
-		s.rows = append(s.rows, Row{Slot: slot, Prefix: q.call.prefix, Uniform: u, Way: q.way, Top: q.call.Top, Kept: q.call.Kept, Score: q.scoring()})
+		s.rows = append(s.rows, q.row(slot, q.call.prefix, u))
 	}
 	s.busy += len(s.rows)
 	if !s.beginRows("of prompts") {
@@ -190,7 +190,8 @@ func (s *Scheduler) advance() {
 		if q.call == nil {
 			continue
 		}
-		row := Row{Slot: slot, ID: q.feed[0], Way: q.way, Idle: q.waits, Kept: q.call.Kept, Score: q.scoring()}
+		row := q.row(slot, 0, 0)
+		row.ID, row.Idle, row.Top = q.feed[0], q.waits, 0
 		if len(q.feed) == 1 && !q.waits {
 			var err error
 			row.Top = q.call.Top
@@ -273,7 +274,7 @@ func (s *Scheduler) recompute(slot int) {
 	s.stats.PrefillTokens += len(tokens)
 	q.feed = q.feed[len(q.feed)-1:]
 	s.d.Free(slot)
-	s.rows = append(s.rows[:0], Row{Slot: slot, Prefix: handles[0], Uniform: u, Way: q.way, Top: q.call.Top, Kept: q.call.Kept, Score: q.scoring()})
+	s.rows = append(s.rows[:0], q.row(slot, handles[0], u))
 	if s.beginRows("after observations") {
 		s.giveTokens()
 	}

@@ -42,6 +42,11 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 	q.turn(c.TurnTokens)
 }
 
+// row is the sequence's in a call of the decoder.
+func (q *sequence) row(slot, prefix int, u float32) Row {
+	return Row{Slot: slot, Prefix: prefix, Uniform: u, Way: q.way, Top: q.call.Top, Kept: q.call.Kept, Score: q.scoring(), Masked: q.had == nil}
+}
+
 // turn begins a turn of at most so many tokens, if that is not 0. A stop string must lie
 // inside one turn.
 func (q *sequence) turn(most int) {

@@ -82,6 +82,10 @@ func (q *sequence) steered(c Candidate) float32 {
 	return float32(x + (s.Bias[c.ID]-s.Presence*float64(min(n, 1))-s.Frequency*float64(n))/q.way.Temperature)
 }
 
+// Whole reports whether the row's token depends on the scores of the whole vocabulary. The
+// likeliest of tokens that are not forbidden does not.
+func (r *Row) Whole() bool { return r.Score != nil && !(r.Masked && r.Way.Greedy) }
+
 // Draw sets Out to a draw as Sampling.Draw makes it, by the candidates' scores if the row
 // has some. These need the whole vocabulary, whose distribution has this entropy.
 func (r *Row) Draw(likeliest []Candidate, all bool, entropy float32) (ok bool) {
@@ -92,6 +96,14 @@ func (r *Row) Draw(likeliest []Candidate, all bool, entropy float32) (ok bool) {
 			r.Out.restrict(kept)
 		}
 		return ok
+	}
+	if !r.Whole() {
+		first := slices.IndexFunc(likeliest, func(c Candidate) bool { return !math.IsInf(float64(r.Score(c)), -1) })
+		if first < 0 && !all {
+			return false
+		}
+		r.Out = Drawn{ID: likeliest[max(first, 0)].ID, LogProb: likeliest[max(first, 0)].LogProb, Entropy: entropy}
+		return true
 	}
 	if !all {
 		return false

@@ -36,13 +36,14 @@ func NewVocabulary(n int, token func(id int32) (text []byte, added bool), ends [
 	}
 	slices.SortFunc(v.sorted, func(a, b int32) int { return bytes.Compare(v.texts[a], v.texts[b]) })
 	v.common = make([]int, len(v.sorted))
-	for i := 1; i < len(v.sorted); i++ {
-		a, b := v.texts[v.sorted[i-1]], v.texts[v.sorted[i]]
-		n := 0
-		for n < min(len(a), len(b)) && a[n] == b[n] {
+	var all, before []byte // the texts in one piece of memory, in the order in which they are walked
+	for i, id := range v.sorted {
+		text, n := v.texts[id], 0
+		for n < min(len(before), len(text)) && before[n] == text[n] {
 			n++
 		}
-		v.common[i] = n
+		all = append(all, text...)
+		v.common[i], v.texts[id], before = n, all[len(all)-len(text):], text
 	}
 	return v
 }

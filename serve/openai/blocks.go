@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"onering/internal/strict"
@@ -144,11 +145,35 @@ func callOf(id, name, arguments string) map[string]any {
 	return map[string]any{"id": id, "type": "function", "function": map[string]string{"name": name, "arguments": arguments}}
 }
 
-// toolOf is a tool of a chat, and choiceOf the choice of one.
-func toolOf(name, description string, schema json.RawMessage, exact bool) any {
-	return map[string]any{"type": "function", "function": map[string]any{"name": name, "description": description, "parameters": schema, "strict": exact}}
+// A clientTool is a tool as other APIs describe it.
+type clientTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Input       json.RawMessage `json:"input_schema"` // Anthropic's name of the parameters
+	Strict      bool            `json:"strict"`
 }
 
+// setTools sets the tools, which have one of the types, and whether one may be called beside another.
+func (b chatBody) setTools(tools []clientTool, parallel bool, types ...string) error {
+	var list []any
+	for i, t := range tools {
+		if !slices.Contains(types, t.Type) {
+			return invalid("tools", "tools[%d] has the type %q: this server runs no tools, so there are those of the client alone", i, t.Type)
+		}
+		if t.Parameters == nil {
+			t.Parameters = t.Input
+		}
+		list = append(list, map[string]any{"type": "function", "function": map[string]any{"name": t.Name, "description": t.Description, "parameters": t.Parameters, "strict": t.Strict}})
+	}
+	if list != nil {
+		b["tools"], b["parallel_tool_calls"] = list, parallel
+	}
+	return nil
+}
+
+// choiceOf is the choice of one tool.
 func choiceOf(name string) any {
 	return map[string]any{"type": "function", "function": map[string]string{"name": name}}
 }

@@ -23,14 +23,8 @@ type messages struct {
 	TopP        json.RawMessage `json:"top_p"`
 	TopK        json.RawMessage `json:"top_k"`
 	Seed        json.RawMessage `json:"seed"` // of ours
-	Tools       []struct {
-		Type        string          `json:"type"`
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Schema      json.RawMessage `json:"input_schema"`
-		Strict      bool            `json:"strict"`
-	} `json:"tools"`
-	Choice struct {
+	Tools       []clientTool    `json:"tools"`
+	Choice      struct {
 		Type string `json:"type"`
 		Name string `json:"name"`
 		One  bool   `json:"disable_parallel_tool_use"`
@@ -66,15 +60,8 @@ func (q *messages) chat() (chatBody, error) {
 	if n := len(q.Messages); n > 0 && q.Messages[n-1].Role == "assistant" {
 		b["continue_final_message"] = true
 	}
-	var tools []any
-	for i, t := range q.Tools {
-		if t.Type != "" && t.Type != "custom" {
-			return nil, invalid("tools", "tools[%d] has the type %q: this server runs no tools, so there are those of the client alone", i, t.Type)
-		}
-		tools = append(tools, toolOf(t.Name, t.Description, t.Schema, t.Strict))
-	}
-	if tools != nil {
-		b["tools"], b["parallel_tool_calls"] = tools, !q.Choice.One
+	if err := b.setTools(q.Tools, !q.Choice.One, "", "custom"); err != nil {
+		return nil, err
 	}
 	switch q.Choice.Type {
 	case "":

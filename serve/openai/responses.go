@@ -25,16 +25,10 @@ type responses struct {
 	TopP         json.RawMessage `json:"top_p"`
 	TopLogprobs  *int            `json:"top_logprobs"`
 	Seed         json.RawMessage `json:"seed"` // of ours
-	Tools        []struct {
-		Type        string          `json:"type"`
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
-		Strict      bool            `json:"strict"`
-	} `json:"tools"`
-	Choice   json.RawMessage `json:"tool_choice"`
-	Parallel *bool           `json:"parallel_tool_calls"`
-	Text     struct {
+	Tools        []clientTool    `json:"tools"`
+	Choice       json.RawMessage `json:"tool_choice"`
+	Parallel     *bool           `json:"parallel_tool_calls"`
+	Text         struct {
 		Format struct {
 			answerFormat
 			Strict bool `json:"strict"`
@@ -73,18 +67,8 @@ func (q *responses) chat(before []any, item func(id string) *inputItem) (chatBod
 	if q.Cut != "" && q.Cut != "disabled" {
 		return nil, nil, invalid("truncation", `truncation must be "disabled": nothing is taken out of a context`)
 	}
-	var tools []any
-	for i, t := range q.Tools {
-		if t.Type != "function" {
-			return nil, nil, invalid("tools", "tools[%d] has the type %q: this server runs no tools, so there are functions alone", i, t.Type)
-		}
-		tools = append(tools, toolOf(t.Name, t.Description, t.Parameters, t.Strict))
-	}
-	if tools != nil {
-		b["tools"] = tools
-		if q.Parallel != nil {
-			b["parallel_tool_calls"] = *q.Parallel
-		}
+	if err := b.setTools(q.Tools, q.Parallel == nil || *q.Parallel, "function"); err != nil {
+		return nil, nil, err
 	}
 	var named struct {
 		Type string `json:"type"`
@@ -161,7 +145,8 @@ func (q *responses) items(list []any, item func(id string) *inputItem) ([]any, e
 			}
 			answer = nil
 		default:
-			return nil, invalid("input", "input[%d] has the type %q: there are message, function_call, function_call_output, reasoning, and references to items of responses that are kept", i, x.Type)
+			return nil, invalid("input", "input[%d] has the type %q: there are message, function_call, function_call_output, reasoning, "+
+				"and references to items of responses that are kept", i, x.Type)
 		}
 	}
 	return list, nil
