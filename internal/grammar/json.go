@@ -14,7 +14,6 @@ var (
 
 	character = rule("character", characters([]rune{0, unicode.MaxRune}, inString))
 	text      = quotedForm(repeat(character, 0, -1, empty))
-	integer   = mustRegexp(`-?(0|[1-9][0-9]{0,14})`)
 	number    = mustRegexp(`-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?`)
 	boolean   = OneOf(literal("true"), literal("false"))
 	null      = literal("null")
@@ -49,21 +48,6 @@ func list(opens, closes string, item Form, least, most int) Form {
 		some = append(some, Join(repeat(item, max(least, 1), most, comma), space, literal(closes)))
 	}
 	return Join(literal(opens), space, OneOf(some...))
-}
-
-// tuple is an array that begins with certain items, from least to most others behind them.
-func tuple(first []Form, item Form, least, most int) Form {
-	if len(first) == 0 {
-		return list("[", "]", item, least, most)
-	}
-	parts := []Form{literal("["), space}
-	for i, f := range first {
-		if i > 0 {
-			parts = append(parts, comma)
-		}
-		parts = append(parts, f)
-	}
-	return Join(append(parts, repeat(Join(comma, item), least, most, empty), space, literal("]"))...)
 }
 
 // A property is a member of an object with a known name.

@@ -19,10 +19,7 @@ const digits = 15
 
 // form is the form of the numbers within bounds, without an exponent if there is a bound.
 func (x bounds) form() Form {
-	switch {
-	case math.IsInf(x.least, 0) && math.IsInf(x.most, 0) && x.whole:
-		return integer
-	case math.IsInf(x.least, 0) && math.IsInf(x.most, 0):
+	if math.IsInf(x.least, 0) && math.IsInf(x.most, 0) && !x.whole {
 		return number
 	}
 	const limit = 1e15 - 1

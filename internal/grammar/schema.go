@@ -16,9 +16,8 @@ import (
 
 // Keywords of JSON Schema by what is done about them.
 var (
-	held = strings.Fields("type enum const anyOf oneOf allOf $ref nullable properties required additionalProperties propertyNames " +
-		"minProperties maxProperties items prefixItems minItems maxItems pattern format minLength maxLength " +
-		"minimum maximum exclusiveMinimum exclusiveMaximum")
+	held = strings.Fields("type enum const anyOf oneOf allOf $ref nullable properties required additionalProperties items " +
+		"minItems maxItems pattern format minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum")
 	annotations = strings.Fields("$schema $id id $anchor $comment $defs definitions title description default examples example " +
 		"deprecated readOnly writeOnly discriminator xml externalDocs contentEncoding contentMediaType contentSchema")
 )
@@ -231,7 +230,7 @@ func compact(v json.RawMessage) string {
 
 // kindOf has the types that keywords belong to.
 var kindOf = []struct{ kind, names string }{
-	{"object", "properties required additionalProperties propertyNames minProperties maxProperties"}, {"array", "items prefixItems minItems maxItems"},
+	{"object", "properties required additionalProperties"}, {"array", "items minItems maxItems"},
 	{"string", "pattern format minLength maxLength"}, {"number", "minimum maximum exclusiveMinimum exclusiveMaximum"},
 }
 
@@ -276,22 +275,13 @@ func (r *reader) object(s schema, at string) (Form, error) {
 		v, err := r.form(text, at)
 		return pair(literal(quoted(name)), v), err
 	})
-	least, most, wrong := s.counts("Properties", at)
-	rest, key, v := s["additionalProperties"], text, value
-	if err == nil && s["propertyNames"] != nil {
-		key, err = r.form(s["propertyNames"], at+"/propertyNames")
-	}
+	rest, v := s["additionalProperties"], Form(value)
 	none := string(rest) == "false" || rest == nil && s["properties"] != nil
 	if err == nil && !none && rest != nil {
 		v, err = r.form(rest, at+"/additionalProperties")
 	}
-	switch {
-	case err != nil || wrong != nil:
-		return nil, errors.Join(err, wrong)
-	case len(properties) == 0 && !none:
-		return list("{", "}", pair(key, rule(&v, v)), least, most), nil
-	case least > len(properties) || most >= 0 && most < len(properties):
-		err = r.leave("minProperties or maxProperties", at)
+	if len(properties) == 0 && !none {
+		return list("{", "}", pair(text, rule(&v, v)), 0, -1), err
 	}
 	return braces.members(properties), err
 }
@@ -329,30 +319,14 @@ func (s schema) counts(of, at string) (least, most int, err error) {
 	return min(least, maxNodes), min(most, maxNodes), err
 }
 
-// array is the form of arrays. Items that prefixItems describes are all written.
+// array is the form of arrays.
 func (r *reader) array(s schema, at string) (Form, error) {
 	least, most, err := s.counts("Items", at)
-	var prefix []json.RawMessage
-	item, items := Form(value), s["items"]
-	if err = errors.Join(err, s.get("prefixItems", at, &prefix)); err != nil {
-		return nil, err
+	item := Form(value)
+	if err == nil && s["items"] != nil {
+		item, err = r.form(s["items"], at+"/items")
 	}
-	var first []Form
-	for i, text := range prefix {
-		f, err := r.form(text, fmt.Sprintf("%s/prefixItems/%d", at, i))
-		if err != nil {
-			return nil, err
-		}
-		first = append(first, f)
-	}
-	least, most = max(least-len(first), 0), max(most-len(first), -1)
-	if string(items) == "false" || items == nil && len(first) > 0 && least == 0 {
-		return tuple(first, value, 0, 0), nil
-	}
-	if items != nil {
-		item, err = r.form(items, at+"/items")
-	}
-	return tuple(first, rule(&item, item), least, most), err
+	return list("[", "]", rule(&item, item), least, most), err
 }
 
 // text is the form of strings.

@@ -2,10 +2,8 @@ package openai
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
-	"strings"
-
-	"onering/internal/strict"
 )
 
 // A block is a part of an answer, in APIs that have answers as lists of parts: what the model
@@ -106,38 +104,20 @@ func (s *blockStream) close() []sent {
 // A chatBody is the body of a chat that stands for one of another API.
 type chatBody map[string]any
 
+// job begins the job of the chat.
+func (b chatBody) job(s *Server, r *http.Request, kind string) (*job, func() history, error) {
+	text, err := json.Marshal(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	return new(chat).job(s, r, text, kind)
+}
+
 // set sets a field, unless the other API's is null or not there.
 func (b chatBody) set(name string, value json.RawMessage) {
 	if !isNull(value) {
 		b[name] = value
 	}
-}
-
-// A contentPart is a part of a message in any of the APIs.
-type contentPart struct {
-	Type     string          `json:"type"`
-	Text     string          `json:"text"`
-	Thinking string          `json:"thinking"`
-	ID       string          `json:"id"`
-	Name     string          `json:"name"`
-	Input    json.RawMessage `json:"input"`
-	Of       string          `json:"tool_use_id"`
-	Content  json.RawMessage `json:"content"`
-}
-
-// partsOf returns the parts of a content, which may be a text.
-func partsOf(content json.RawMessage) (parts []contentPart, err error) {
-	var text string
-	switch {
-	case isNull(content):
-	case strict.JSON(content, &text) == nil:
-		parts = []contentPart{{Type: "text", Text: text}}
-	default:
-		if err = strict.JSON(content, &parts); err != nil {
-			err = invalid("messages", "the content of a message: %v", err)
-		}
-	}
-	return parts, err
 }
 
 // callOf is a call of an earlier answer in a chat.
@@ -165,7 +145,8 @@ func (b chatBody) setTools(tools []clientTool, parallel bool, types ...string) e
 		if t.Parameters == nil {
 			t.Parameters = t.Input
 		}
-		list = append(list, map[string]any{"type": "function", "function": map[string]any{"name": t.Name, "description": t.Description, "parameters": t.Parameters, "strict": t.Strict}})
+		described := map[string]any{"name": t.Name, "description": t.Description, "parameters": t.Parameters, "strict": t.Strict}
+		list = append(list, map[string]any{"type": "function", "function": described})
 	}
 	if list != nil {
 		b["tools"], b["parallel_tool_calls"] = list, parallel
@@ -181,25 +162,4 @@ func choiceOf(name string) any {
 // jsonFormat is the response_format of a schema.
 func jsonFormat(schema json.RawMessage, exact bool) map[string]any {
 	return map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "answer", "schema": schema, "strict": exact}}
-}
-
-// textOf is the text of a content.
-func textOf(content json.RawMessage) (string, error) {
-	parts, err := partsOf(content)
-	if err != nil {
-		return "", err
-	}
-	return textOfParts(parts)
-}
-
-// textOfParts joins the texts of parts, each with a line of its own.
-func textOfParts(parts []contentPart) (string, error) {
-	var texts []string
-	for _, p := range parts {
-		if !strings.HasSuffix(p.Type, "text") {
-			return "", invalid("messages", "a message has a part of type %q; there is text only", p.Type)
-		}
-		texts = append(texts, p.Text)
-	}
-	return strings.Join(texts, "\n"), nil
 }

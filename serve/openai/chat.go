@@ -117,7 +117,7 @@ func joinParts(fields map[string]json.RawMessage) error {
 		switch p.Type {
 		case "text", "input_text", "output_text", "refusal":
 			text += p.Text + p.Refusal
-		case "thinking", "reasoning":
+		case "thinking", "reasoning", "reasoning_text":
 			thought += p.Thinking + p.Text
 		default:
 			return invalid("messages", "a message has a part of type %q; there is text only", p.Type)

@@ -350,7 +350,7 @@ func TestResponses(t *testing.T) {
 	for i := range 5 {
 		c.put(conversation{id: fmt.Sprint(i), size: maxConversations / 3})
 	}
-	if _, old := c.get("1"); old || len(c.kept) != 3 {
+	if _, old := c.find("1"); old || len(c.kept) != 3 {
 		t.Errorf("%d conversations are kept", len(c.kept))
 	}
 	x.key = "no"

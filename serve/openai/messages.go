@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+
+	"onering/internal/strict"
 )
 
 // A messages is the body of POST /v1/messages and /v1/messages/count_tokens of Anthropic's
@@ -48,11 +50,7 @@ type answerFormat struct {
 
 // chat returns the body of the chat.
 func (q *messages) chat() (chatBody, error) {
-	list, err := q.turns()
-	if err != nil {
-		return nil, err
-	}
-	b := chatBody{"messages": list, "max_tokens": q.MaxTokens}
+	b := chatBody{"messages": q.turns(), "max_tokens": q.MaxTokens}
 	for name, value := range map[string]json.RawMessage{"model": q.Model, "stop": q.Stops, "stream": q.Stream, "temperature": q.Temperature,
 		"top_p": q.TopP, "top_k": q.TopK, "seed": q.Seed} {
 		b.set(name, value)
@@ -75,59 +73,54 @@ func (q *messages) chat() (chatBody, error) {
 	if how := q.Thinking.Type; how == "enabled" || how == "disabled" {
 		b["chat_template_kwargs"] = map[string]bool{"enable_thinking": how == "enabled"}
 	}
-	format := q.Format
-	if format.Type == "" {
-		format = q.Output.Format
-	}
-	if format.Type != "" {
-		if format.Type != "json_schema" {
+	for _, format := range []answerFormat{q.Format, q.Output.Format} {
+		switch format.Type {
+		case "":
+		case "json_schema":
+			b["response_format"] = jsonFormat(format.Schema, true)
+		default:
 			return nil, invalid("output_config", `output_config.format has the type %q: there is "json_schema"`, format.Type)
 		}
-		b["response_format"] = jsonFormat(format.Schema, true)
 	}
 	return b, nil
 }
 
-// turns returns the messages of the chat.
-func (q *messages) turns() (list []map[string]any, err error) {
-	system, err := textOf(q.System)
-	if system != "" {
-		list = append(list, map[string]any{"role": "system", "content": system})
+// turns returns the messages of the chat, which reads their texts and thoughts.
+func (q *messages) turns() (list []map[string]any) {
+	if !isNull(q.System) {
+		list = append(list, map[string]any{"role": "system", "content": q.System})
 	}
 	for _, m := range q.Messages {
-		parts, wrong := partsOf(m.Content)
-		if err = cmp.Or(err, wrong); err != nil {
-			return nil, err
+		var parts, rest []json.RawMessage
+		if strict.JSON(m.Content, &parts) != nil {
+			list = append(list, map[string]any{"role": m.Role, "content": m.Content})
 		}
 		var calls []any
-		var texts []contentPart
-		turn := map[string]any{"role": m.Role}
-		for _, p := range parts {
+		for _, part := range parts {
+			var p struct {
+				Type    string          `json:"type"`
+				ID      string          `json:"id"`
+				Name    string          `json:"name"`
+				Input   json.RawMessage `json:"input"`
+				Of      string          `json:"tool_use_id"`
+				Content json.RawMessage `json:"content"`
+			}
+			_ = strict.JSON(part, &p) // the chat refuses what is not in this form
 			switch p.Type {
 			case "tool_use":
 				calls = append(calls, callOf(p.ID, p.Name, string(p.Input)))
-			case "thinking":
-				turn["reasoning_content"] = p.Thinking
-			case "redacted_thinking":
 			case "tool_result":
-				text, err := textOf(p.Content)
-				if err != nil {
-					return nil, err
-				}
-				list = append(list, map[string]any{"role": "tool", "tool_call_id": p.Of, "content": text})
+				list = append(list, map[string]any{"role": "tool", "tool_call_id": p.Of, "content": p.Content})
+			case "redacted_thinking":
 			default:
-				texts = append(texts, p)
+				rest = append(rest, part)
 			}
 		}
-		turn["content"], err = textOfParts(texts)
-		if calls != nil {
-			turn["tool_calls"] = calls
-		}
-		if len(texts) > 0 || calls != nil || len(parts) == 0 || turn["reasoning_content"] != nil {
-			list = append(list, turn)
+		if rest != nil || calls != nil {
+			list = append(list, map[string]any{"role": m.Role, "content": rest, "tool_calls": calls})
 		}
 	}
-	return list, err
+	return list
 }
 
 // An anthropic answers requests of Anthropic's API.
@@ -165,11 +158,7 @@ func (s anthropic) messagesJob(r *http.Request, body []byte, bounded bool) (*job
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := json.Marshal(b)
-	if err != nil {
-		return nil, nil, err
-	}
-	return new(chat).job(s.Server, r, text, "msg")
+	return b.job(s.Server, r, "msg")
 }
 
 // A messagesForm is the form of answers of Anthropic's API.

@@ -49,26 +49,25 @@ type responses struct {
 
 const withLogprobs = "message.output_text.logprobs"
 
-// chat returns the body of the chat behind the messages of an earlier response.
-func (q *responses) chat(before []any, item func(id string) *inputItem) (chatBody, []any, error) {
-	list, err := q.items(before, item)
+// chat returns the body of the chat with the messages that items are.
+func (q *responses) chat(items []inputItem) (chatBody, error) {
+	list, err := turnsOf(items)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	all := list
 	if q.Instructions != nil && *q.Instructions != "" {
-		all = slices.Concat([]any{map[string]any{"role": "system", "content": *q.Instructions}}, list)
+		list = slices.Insert(list, 0, map[string]any{"role": "system", "content": *q.Instructions})
 	}
-	b := chatBody{"messages": all, "logprobs": slices.Contains(q.Include, withLogprobs), "top_logprobs": q.TopLogprobs}
+	b := chatBody{"messages": list, "logprobs": slices.Contains(q.Include, withLogprobs), "top_logprobs": q.TopLogprobs}
 	for name, value := range map[string]json.RawMessage{"model": q.Model, "max_tokens": q.MaxTokens, "stream": q.Stream, "temperature": q.Temperature,
 		"top_p": q.TopP, "seed": q.Seed, "reasoning_effort": q.Reasoning.Effort, "verbosity": q.Text.Verbosity} {
 		b.set(name, value)
 	}
 	if q.Cut != "" && q.Cut != "disabled" {
-		return nil, nil, invalid("truncation", `truncation must be "disabled": nothing is taken out of a context`)
+		return nil, invalid("truncation", `truncation must be "disabled": nothing is taken out of a context`)
 	}
 	if err := b.setTools(q.Tools, q.Parallel == nil || *q.Parallel, "function"); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var named struct {
 		Type string `json:"type"`
@@ -83,7 +82,7 @@ func (q *responses) chat(before []any, item func(id string) *inputItem) (chatBod
 	} else if format.Type != "" {
 		b["response_format"] = map[string]string{"type": format.Type}
 	}
-	return b, list, nil
+	return b, nil
 }
 
 // An inputItem is one of the list that a request has as its input.
@@ -98,52 +97,32 @@ type inputItem struct {
 	Output    json.RawMessage `json:"output"`
 }
 
-// items returns the messages of the input behind others. Calls, and what the model thought
-// before, belong to one message. item finds one that an earlier response has.
-func (q *responses) items(list []any, item func(id string) *inputItem) ([]any, error) {
-	var text string
-	if strict.JSON(q.Input, &text) == nil && !isNull(q.Input) {
-		return append(slices.Clip(list), map[string]any{"role": "user", "content": text}), nil
-	}
-	var items []inputItem
-	if err := strict.JSON(q.Input, &items); err != nil {
-		return nil, invalid("input", "input must be a text or a list of items: %v", err)
-	}
-	list = slices.Clip(list)
-	var answer map[string]any // the newest message, if it is one of the model
-	thought := ""
-	said := func() map[string]any {
-		if answer == nil {
-			answer = map[string]any{"role": "assistant", "content": nil}
-			list = append(list, answer)
-		}
-		if thought != "" {
-			answer["reasoning_content"], thought = thought, ""
-		}
-		return answer
-	}
+// turnsOf returns the messages that items are. What the model thought, said and called without
+// another's message between is one message.
+func turnsOf(items []inputItem) (list []map[string]any, err error) {
 	for i, x := range items {
-		if found := item(x.ID); x.Type == "item_reference" && found != nil {
-			x = *found
+		if x.Type == "" || x.Type == "message" && x.Role != "assistant" {
+			list = append(list, map[string]any{"role": x.Role, "content": x.Content})
+			continue
+		} else if x.Type == "function_call_output" {
+			list = append(list, map[string]any{"role": "tool", "tool_call_id": x.CallID, "content": x.Output})
+			continue
 		}
-		switch {
-		case (x.Type == "message" || x.Type == "") && x.Role == "assistant":
-			answer = nil
-			said()["content"] = x.Content
-		case x.Type == "message" || x.Type == "":
-			list, answer = append(list, map[string]any{"role": x.Role, "content": x.Content}), nil
-		case x.Type == "function_call":
-			m := said()
-			calls, _ := m["tool_calls"].([]any)
-			m["tool_calls"] = append(calls, callOf(x.CallID, x.Name, x.Arguments))
-		case x.Type == "function_call_output":
-			list, answer = append(list, map[string]any{"role": "tool", "tool_call_id": x.CallID, "content": x.Output}), nil
-		case x.Type == "reasoning":
-			var err error
-			if thought, err = textOf(x.Content); err != nil {
-				return nil, err
+		n := len(list) - 1
+		if n < 0 || list[n]["role"] != "assistant" || x.Type != "function_call" && list[n]["tool_calls"] != nil {
+			list, n = append(list, map[string]any{"role": "assistant"}), n+1
+		}
+		parts, _ := list[n]["content"].([]any)
+		var more []any
+		switch x.Type {
+		case "function_call":
+			calls, _ := list[n]["tool_calls"].([]any)
+			list[n]["tool_calls"] = append(calls, callOf(x.CallID, x.Name, x.Arguments))
+		case "message", "reasoning":
+			if strict.JSON(x.Content, &more) != nil && !isNull(x.Content) {
+				more = []any{map[string]any{"type": "text", "text": x.Content}}
 			}
-			answer = nil
+			list[n]["content"] = append(parts, more...)
 		default:
 			return nil, invalid("input", "input[%d] has the type %q: there are message, function_call, function_call_output, reasoning, "+
 				"and references to items of responses that are kept", i, x.Type)
@@ -153,35 +132,46 @@ func (q *responses) items(list []any, item func(id string) *inputItem) ([]any, e
 }
 
 // respond answers POST /v1/responses.
-func (s *conversations) respond(w http.ResponseWriter, r *http.Request, body []byte) error {
+func (c *conversations) respond(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var q responses
 	if err := read(body, &q); err != nil {
 		return err
 	}
-	before, known := s.get(q.Before)
-	if !known {
+	items, known := c.find(q.Before)
+	if !known && q.Before != "" {
 		return &failure{http.StatusNotFound, fmt.Sprintf("there is no response %.60q here: the newest are kept in memory, but for those with store = false: "+
 			"send the conversation as input", q.Before), "invalid_request_error", "previous_response_id", "previous_response_not_found"}
 	}
-	b, list, err := q.chat(before, s.item)
+	input := []inputItem{{Role: "user", Content: q.Input}}
+	if isNull(q.Input) || q.Input[0] != '"' {
+		if err := strict.JSON(q.Input, &input); err != nil {
+			return invalid("input", "input must be a text or a list of items: %v", err)
+		}
+	}
+	items = slices.Clip(items)
+	for _, x := range input {
+		if found, known := c.find(x.ID); known && x.Type == "item_reference" {
+			x = found[0]
+		}
+		items = append(items, x)
+	}
+	b, err := q.chat(items)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(b)
-	if err != nil {
-		return err
-	}
-	j, stated, err := new(chat).job(s.Server, r, text, "resp")
+	j, stated, err := b.job(c.Server, r, "resp")
 	if err != nil {
 		return err
 	}
 	j.id = "resp_" + rand.Text()
 	f := &responsesForm{q: q, id: j.id}
-	f.events = f
-	j.form = f
-	err = s.answer(w, r, j, stated)
-	if c := j.choices; err == nil && (q.Store == nil || *q.Store) && len(c) > 0 && c[0].finish != "" {
-		s.put(conversation{j.id, append(slices.Clip(list), j.message(0)), f.done, len(body)})
+	f.events, j.form = f, f
+	err = c.answer(w, r, j, stated)
+	if list := j.choices; err == nil && (q.Store == nil || *q.Store) && len(list) > 0 && list[0].finish != "" {
+		for n, b := range f.done {
+			items = append(items, f.asInput(n, b))
+		}
+		c.put(conversation{j.id, items, len(body)})
 	}
 	return err
 }
@@ -195,41 +185,26 @@ type conversations struct {
 }
 
 type conversation struct {
-	id       string
-	messages []any
-	answer   []block
-	size     int // in bytes of the request that brought its newest message
+	id    string
+	items []inputItem // with those of the response
+	size  int         // in bytes of the request that brought its newest ones
 }
 
 // maxConversations bounds the sizes of conversations together.
 const maxConversations = 64 << 20
 
-// get returns the messages of a conversation, none for the id "".
-func (c *conversations) get(id string) ([]any, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.kept, func(x conversation) bool { return x.id == id })
-	if i < 0 {
-		return nil, id == ""
-	}
-	return c.kept[i].messages, true
-}
-
-// item returns the item with an id that a response has, nil if none has it.
-func (c *conversations) item(id string) *inputItem {
+// find returns the items of a conversation, or one item, by its id.
+func (c *conversations) find(id string) (items []inputItem, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, x := range c.kept {
-		for n, b := range x.answer {
-			if itemID(x.id, n, b) != id {
-				continue
-			}
-			text, _ := json.Marshal(b.text) // a text is JSON
-			return &inputItem{Type: [...]string{aThought: "reasoning", aText: "message", aCall: "function_call"}[b.kind],
-				Role: "assistant", Content: text, CallID: b.id, Name: b.name, Arguments: b.text}
+		if n := slices.IndexFunc(x.items, func(item inputItem) bool { return id != "" && item.ID == id }); n >= 0 {
+			return x.items[n : n+1], true
+		} else if x.id == id {
+			return x.items, true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 func (c *conversations) put(x conversation) {
@@ -325,9 +300,18 @@ func (f *responsesForm) failed(why *failure) sent {
 	return f.event("error", map[string]any{"code": cmp.Or(why.code, why.kind), "message": why.message, "param": why.param})
 }
 
-// itemID is the id of item number n of a response.
-func itemID(response string, n int, b block) string {
-	return fmt.Sprintf("%s_%s-%d", [...]string{aThought: "rs", aText: "msg", aCall: "fc"}[b.kind], strings.TrimPrefix(response, "resp_"), n)
+// asInput is block number n as a later request has it.
+func (f *responsesForm) asInput(n int, b block) inputItem {
+	text, _ := json.Marshal([]any{textPart(b)}) // texts are JSON
+	return inputItem{blockItems[b.kind], f.itemID(n, b), "assistant", text, b.id, b.name, b.text, nil}
+}
+
+// blockItems are the types of items that blocks are.
+var blockItems = [...]string{aThought: "reasoning", aText: "message", aCall: "function_call"}
+
+// itemID is the id of item number n of the response.
+func (f *responsesForm) itemID(n int, b block) string {
+	return fmt.Sprintf("%s_%s-%d", [...]string{aThought: "rs", aText: "msg", aCall: "fc"}[b.kind], strings.TrimPrefix(f.id, "resp_"), n)
 }
 
 // textPart is a text as a part of an item.
@@ -340,21 +324,21 @@ func textPart(b block) map[string]any {
 
 // item is a block as an item of the output.
 func (f *responsesForm) item(n int, b block, status string) map[string]any {
-	x := map[string]any{"id": itemID(f.id, n, b), "status": status}
+	x := map[string]any{"id": f.itemID(n, b), "type": blockItems[b.kind], "status": status}
 	switch b.kind {
 	case aThought:
-		x["type"], x["summary"], x["content"] = "reasoning", []any{}, []any{textPart(b)}
+		x["summary"], x["content"] = []any{}, []any{textPart(b)}
 	case aText:
-		x["type"], x["role"], x["content"] = "message", "assistant", []any{textPart(b)}
+		x["role"], x["content"] = "assistant", []any{textPart(b)}
 	case aCall:
-		x["type"], x["call_id"], x["name"], x["arguments"] = "function_call", b.id, b.name, b.text
+		x["call_id"], x["name"], x["arguments"] = b.id, b.name, b.text
 	}
 	return x
 }
 
 // part is an event about the text of item number n.
 func (f *responsesForm) part(kind string, n int, b block, more map[string]any) sent {
-	more["item_id"], more["output_index"] = itemID(f.id, n, b), n
+	more["item_id"], more["output_index"] = f.itemID(n, b), n
 	if b.kind != aCall {
 		more["content_index"] = 0
 	}
