@@ -20,6 +20,7 @@ type Grammar struct {
 	states map[string]*state
 	frames map[frame]*frame
 	number int // of the newest frame
+	failed error
 	sets   int // bytes of sets
 	start  *state
 }
@@ -47,11 +48,10 @@ type state struct {
 	all     bool     // all ids may follow
 }
 
-// Limits of the automaton. Nesting ends at maxDepth, which readers of JSON still take, and
-// of more than maxItems ways to read a text some are left out.
+// Limits of the automaton. Nesting ends at maxDepth, which readers of JSON still take.
 const (
 	maxDepth  = 48
-	maxItems  = 1 << 12
+	maxItems  = 1 << 14 // of a state, with what leads to them
 	maxStates = 1 << 14
 	maxSets   = 16 << 20 // bytes of the sets of tokens that states keep
 )
@@ -99,7 +99,11 @@ func (g *Grammar) forget() {
 // close returns the state of items and all that follows from them without reading.
 func (g *Grammar) close(from []item) *state {
 	s, seen := &state{}, map[item]bool{}
-	for len(from) > 0 && len(seen) < maxItems {
+	for len(from) > 0 {
+		if len(seen) > maxItems {
+			g.failed = errLarge
+			break
+		}
 		x := from[len(from)-1]
 		from = from[:len(from)-1]
 		if seen[x] {
@@ -267,6 +271,8 @@ func (m *Matcher) Next() (allowed []uint64, ends bool, err error) {
 		g.follow(m.at)
 	}
 	switch {
+	case g.failed != nil:
+		return nil, false, g.failed
 	case m.at.all:
 		return nil, m.at.ends, nil
 	case !m.at.ends && !slices.ContainsFunc(m.at.allowed, func(w uint64) bool { return w != 0 }):

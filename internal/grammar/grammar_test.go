@@ -182,7 +182,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	for _, text := range []string{`{"type": "string", "maxLength": 100000}`, `{"type": "array", "minItems": 100000, "items": {"type": "object", "properties": {"a": {"enum": [1, 2]}}}}`, `{"$ref": "#"}`, `{"type": "integer", "minimum": 3, "maximum": 2}`} {
+	for _, text := range []string{`{"type": "string", "maxLength": 100000}`, `{"type": "array", "minItems": 100000, "items": {"type": "object", "properties": {"a": {"enum": [1, 2]}}}}`, `{"$ref": "#"}`, `{"type": "integer", "minimum": 3, "maximum": 2}`, `{"enum": [` + strings.Repeat(`1,`, 20_000) + `2]}`} {
 		f, _, err := Schema([]byte(text), true)
 		if err == nil {
 			_, err = vocabulary(t).Grammar(f)
