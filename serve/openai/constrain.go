@@ -36,6 +36,8 @@ type asked struct {
 	Regex  *string         `json:"regex"`
 	Choice []string        `json:"choice"`
 	Object bool            `json:"json_object"`
+	None   any             `json:"grammar"`        // it is not there,
+	Never  any             `json:"structural_tag"` // and neither is this
 	exact  bool            // every keyword of the schema has to hold
 }
 
@@ -48,6 +50,8 @@ func (a asked) form() (f grammar.Form, left []string, err error) {
 		}
 	}
 	switch {
+	case a.None != nil || a.Never != nil:
+		err = errors.New("there is no grammar and no structural_tag: " + noGrammar)
 	case given > 1:
 		err = errors.New("it has more than one form")
 	case !isNull(a.JSON):

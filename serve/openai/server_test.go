@@ -428,6 +428,7 @@ func TestRefused(t *testing.T) {
 		{completions, `{"prompt": "a", "guided_grammar": "root ::= x"}`, 400, "guided_grammar"},
 		{completions, `{"prompt": "a", "structured_outputs": {"regex": "a", "choice": ["b"]}}`, 400, "structured_outputs"},
 		{completions, `{"model": "bare", "prompt": [1], "regex": "a"}`, 400, "regex"},
+		{completions, `{"prompt": "a", "structured_outputs": {"grammar": "root ::= x"}}`, 400, "structured_outputs"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "response_format": {"type": "xml"}}`, 400, "response_format"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}`, 400, "response_format"},
 		{completions, `{"prompt": "a", "continue_final_message": true}`, 400, "continue_final_message"},
