@@ -14,6 +14,7 @@ import (
 	"onering/internal/cli"
 	"onering/policy"
 	ort "onering/runtime"
+	"onering/train"
 	"onering/train/rl"
 )
 
@@ -119,6 +120,9 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	wanted, err := wantedParts(b.Which)
 	if err != nil {
 		return err
+	}
+	if !b.with.LoRA.Trainable() && (b.Whole || wanted["train"] || wanted["step"]) {
+		return usagef("--base-dtype %s %s; decode and score can be measured without one", b.with.LoRA.BaseDType, train.NotTrainable)
 	}
 	if b.Offload != ort.OffloadNone && !wanted["step"] {
 		return usagef("--offload is about the update: it goes with --part step or all")

@@ -93,6 +93,8 @@ func TestIdleSettings(t *testing.T) {
 		{[]string{"--config", file, "--set", "model.path=builtin:arithmetic", "--set", "model.template=no", "--set", "data.train=builtin:arithmetic"}, 0,
 			[]string{"run.toml:2", "setting=lora.rank", "lora.on is true"}},
 		{[]string{"--set", "lora.rank=4"}, 2, []string{"--set lora.rank=4 has no effect", "--lora"}},
+		{[]string{"--set", "lora.base_dtype=int8"}, 2, []string{"--set lora.base_dtype=int8: lora.base_dtype", "is for an adapter (lora.on)"}},
+		{[]string{"--lora", "--set", "model.base_dtype=nf4", "--set", "model.dtype=bfloat16"}, 0, nil},
 		{[]string{"--lora", "--set", "lora.rank=4"}, 0, nil},
 		{[]string{"--lora", "--set", "lora.on=false"}, 2, []string{"--lora", "--set lora.on=false"}},
 		{[]string{"--api-key-env", "HOME"}, 2, []string{"--api-key-env"}},

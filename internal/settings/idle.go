@@ -19,7 +19,11 @@ func (r *Resolved) Idle(say func(s Setting, needs string)) {
 			if !given || off || s.inside != nil && f.text() == r.defaults[s.Path()] {
 				continue
 			}
-			for all := range strings.SplitSeq(t.needs+","+f.Tag("needs"), ",") {
+			conditions := t.needs + "," + f.Tag("needs")
+			if f.Tag("needs") == "-" {
+				conditions = ""
+			}
+			for all := range strings.SplitSeq(conditions, ",") {
 				if needs := r.lacks(t, f.Key, all); needs != "" {
 					say(s, needs)
 					break

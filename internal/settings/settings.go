@@ -14,7 +14,8 @@
 //	split:","       on a list: the flag takes several texts with commas between them
 //	choose:"kind"   on a field for a plug-in: the key "name" chooses it
 //	needs:"a=x b!=" when it has an effect: if one of the conditions holds, on keys of its
-//	                section or SECTION.KEY; after a comma stand more; also on a section
+//	                section or SECTION.KEY; after a comma stand more; also on a section,
+//	                of which a key with "-" needs nothing
 //	list:"use"      on a field of a plug-in that stands for several: they are its elements
 //
 // Run files, environment variables, flags, validation, run.toml and
