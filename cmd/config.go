@@ -336,15 +336,19 @@ func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source
 	return r, nil
 }
 
+// mostAdapterRate is the highest default learning rate of an adapter: above it the embedded model, whose
+// full training begins at 3e-3, loses what it knows.
+const mostAdapterRate = 0.01
+
 // completeAdapter completes what trains an adapter: the model and the adapter, see continued, and the
-// learning rate, which is ten times the usual one unless another is stated. A run file that
+// learning rate, which is ten times the usual one, at most mostAdapterRate, unless another is stated. A run file that
 // trains no adapter by itself states the usual one for full training.
 func completeAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, rate *float64, usual float64) {
 	continued(model, l)
 	s, adapter := r.Decided("optimizer.learning_rate"), r.Decided("lora.adapter")
 	full := s.InFile() && *rate == usual && !r.Decided("lora.on").InFile() && !(adapter.InFile() && adapter.Value != "")
 	if l.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName) || full) {
-		*rate, _ = strconv.ParseFloat(fmt.Sprintf("%.15g", *rate*10), 64) // 1e-6 times 10 is 1e-5, and not the number before it
+		*rate, _ = strconv.ParseFloat(fmt.Sprintf("%.15g", min(*rate*10, mostAdapterRate)), 64) // 1e-6 times 10 is 1e-5, and not the number before it
 	}
 }
 
@@ -352,7 +356,9 @@ func completeAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, r
 func sayRate(r *settings.Resolved, l train.LoRAConfig, rate float64) {
 	s := r.Decided("optimizer.learning_rate")
 	is := "as " + s.Place + " says"
-	if stated, ok := s.Value.(float64); !ok || stated != rate {
+	if stated, ok := s.Value.(float64); rate == mostAdapterRate && (!ok || stated != rate) {
+		is = "the highest default one of an adapter"
+	} else if !ok || stated != rate {
 		is = "ten times that of full training, which " + cmp.Or(s.Place, "the default") + " has"
 	}
 	if l.On {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 
 	"onering/internal/settings"
@@ -92,11 +93,20 @@ func (p Plan) Changes(was map[string]string) (changed changes) {
 		if !known {
 			before, known = p.Former[key]
 		}
-		if known && before != p.Settings[key] {
+		if known && written(before) != written(p.Settings[key]) {
 			changed = append(changed, change{key, fmt.Sprintf("%s was %s and is %s", cmp.Or(p.Names[key], key), before, p.Settings[key])})
 		}
 	}
 	return changed
+}
+
+// written returns a number that is no whole one as a person writes it: earlier versions kept
+// 9.999999999999999e-06 for ten times 1e-6, which is 1e-05.
+func written(value string) string {
+	if x, err := strconv.ParseFloat(value, 64); err == nil && strings.ContainsAny(value, ".e") {
+		return fmt.Sprintf("%.15g", x)
+	}
+	return value
 }
 
 // Folder returns the run folder dir for reading the files of a run. It opens nothing, and
@@ -233,7 +243,7 @@ func (r *Run) take(from Checkpoint) error {
 
 // A LoRAConfig says whether an adapter is trained in place of the weights, and which.
 type LoRAConfig struct {
-	On bool `toml:"on" flag:"lora" help:"train a LoRA adapter in place of the weights; without a learning rate of its own, a run then has ten times the default one"`
+	On bool `toml:"on" flag:"lora" help:"train a LoRA adapter in place of the weights; without a learning rate of its own, a run then has ten times the default one, at most 0.01"`
 	// Adapter, if not empty, is the adapter that a run continues in place of a new one.
 	Adapter string `toml:"adapter" flag:"lora-adapter" complete:"dir" help:"folder of an adapter to go on with in place of a new one, as PEFT and onering write it, or a run folder for its newest checkpoint; rank, alpha and targets are then its own. A model.path that is a run with an adapter means the run's model and this adapter" note:"KL then compares with the adapter as it was"`
 	lora.Settings

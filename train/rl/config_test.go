@@ -152,6 +152,7 @@ func TestChangedSettingsOfOlderVersion(t *testing.T) {
 	if changed := changes(was, c); changed != "" {
 		t.Errorf("changed: %s", changed)
 	}
+	was["optimizer.learning_rate"], c.Optimizer.LearningRate = "9.999999999999999e-06", 1e-5 // as earlier versions kept it
 	c.Rollout.MinP = 0.1
 	if changed := changes(was, c); changed != "rollout.min_p was 0 and is 0.1" {
 		t.Errorf("changed: %s", changed)
