@@ -181,11 +181,13 @@ func TestCauses(t *testing.T) {
 		{"bare numbers", "form", "ask for the answer in that form", healthy().each(wrong)},
 		{"a pattern that nothing meets", "form", "<b>(.*)</b>) never matches", healthy().rewards(func(int, *Response) float64 { return 0 }).set("reward.pattern", "<b>(.*)</b>")},
 		{"pays none", "never-paid", "the mean is 0, the most 0", healthy().rewards(func(int, *Response) float64 { return 0 })},
-		{"pays all", "pays-all", "wrong responses as it pays right ones", healthy().rewards(func(int, *Response) float64 { return 1 })},
+		{"pays all", "pays-all", "every response the same, 1,", healthy().rewards(func(int, *Response) float64 { return 1 })},
+		{"pays all a little", "pays-all", "every response the same, 0.3,", healthy().rewards(func(int, *Response) float64 { return 0.3 })},
 		{"pays wrong ones", "pays-all", "wrong responses more than right ones", healthy().rewards(func(_ int, x *Response) float64 { return 1 - right(x) })},
 		{"by problem", "ignores-response", "depends on the problem and not on the response", healthy().rewards(func(_ int, x *Response) float64 { return float64(x.Problem % 2) })},
 		{"random", "random-reward", "earns different rewards", healthy().rewards(func(i int, x *Response) float64 { return float64(i*7919%101) / 101 }).each(twins)},
 		{"off by one", "wrong-gold", "by the same 1 in", healthy().golds(func(i int) string { return fmt.Sprint(301 + 4*i) }).sums("")},
+		{"reversed digits", "wrong-gold", "by the order of their digits in", healthy().golds(func(i int) string { s := fmt.Sprint(300 + 4*i); return s[2:] + s[1:2] + s[:1] }).sums("")},
 		{"another unit", "wrong-gold", "by a factor of 0.01 in", healthy().golds(func(i int) string { return fmt.Sprintf("%.2f", float64(300+4*i)/100) }).sums("")},
 		{"rounding", "tiny-spread", "differ by a tiny", healthy().rewards(func(i int, x *Response) float64 { return 0.7 + 1e-7*float64(i%7) })},
 		{"small", "small-scale", "rewards are too small", healthy().rewards(func(_ int, x *Response) float64 { return 1e-10 * right(x) })},
@@ -220,6 +222,13 @@ func TestCauses(t *testing.T) {
 			})
 		}()},
 		{"hexadecimal", "wrong-gold", `has "0x12c" where responses say`, healthy().golds(func(i int) string { return "0x12c" }).each(func(_ int, x *Response) {}).sums("")},
+		{"squares", "wrong-gold", "no response meets the answers", healthy().golds(func(i int) string { return fmt.Sprint(2500 * (i + 1) * (i + 1)) }).sums("").each(func(i int, x *Response) {
+			x.Answer = fmt.Sprint(50*(x.Problem+1) + i%4)
+			x.Text = `\boxed{` + x.Answer + "}"
+		})},
+		{"too hard as the template asks", "too-hard", `as model.template = "chat" asks`, healthy().golds(func(i int) string { return fmt.Sprint(123456 + i) }).sums("").set("model.template", "chat").each(func(i int, x *Response) {
+			x.Text, x.Answer = fmt.Sprintf(`\boxed{%d}`, 9000+i), fmt.Sprint(9000+i)
+		})},
 		{"too hard", "too-hard", "pass@8 is 0", healthy().golds(func(i int) string { return fmt.Sprint(123456 + i) }).sums("").each(func(i int, x *Response) {
 			x.Text, x.Answer = fmt.Sprintf(`\boxed{%d}`, 9000+i), fmt.Sprint(9000+i)
 		})},

@@ -32,15 +32,19 @@ func (p *reading) rewards() *Finding {
 		return found("ignores-response", "the reward depends on the problem and not on the response: it is the same "+
 			"for all responses in %s of the groups, for right and wrong answers alike, and differs between problems (%.3g to %.3g). Repair the reward",
 			per(p.flat), p.least, p.most)
+	case constant && p.most > 0 && !unclear:
+		return found("pays-all", "the reward pays every response the same, %.3g, whatever it says, so that wrong answers earn as much as "+
+			"right ones and every group has nothing to compare. Repair the reward, or take harder problems if all are right", p.most)
 	case paidAlike && !unclear && p.known && p.most < 0.5 && (constant || p.mean <= (p.least+p.most)/2):
+		read := ""
+		if answer := p.graded[0].Answer; answer != "" {
+			read = fmt.Sprintf(", or change reward.extract: it takes %q for an answer", example(answer))
+		}
 		return found("never-paid", "the reward pays nothing for right answers: the mean is %.3g, the most %.3g, and "+
-			"%s of the responses are right by the verifier. Repair the reward", p.mean, p.most, per(p.right))
+			"%s of the responses are right by the verifier. Repair the reward%s", p.mean, p.most, per(p.right), read)
 	case paidAlike && !unclear && p.known:
 		return found("pays-all", "the reward pays wrong responses as it pays right ones: the mean is %.3g, the least "+
 			"%.3g, and %s of the responses are right by the verifier. Repair the reward", p.mean, p.least, per(p.right))
-	case constant && !p.known && p.most > 0:
-		return found("pays-all", "the reward pays every response the same, %.3g, whatever it says: there is nothing "+
-			"to compare. Repair the reward, or take harder problems if all are right", p.most)
 	case constant && !p.known:
 		return found("never-paid", "no response earns more than %.3g of the reward: there is nothing to compare. Look "+
 			"whether the reward pays what it should, or take easier problems", p.most)
@@ -200,6 +204,7 @@ func (p *reading) unsolved(off *Finding) *Finding {
 		return off
 	}
 	numbers, golds, near, gold, answer := 0.0, 0.0, 0.0, "", ""
+	var sizes [2][]float64 // logarithms of what responses say, and of the data's answers
 	for _, x := range p.graded {
 		said, is := number(x.answer())
 		if is {
@@ -208,28 +213,35 @@ func (p *reading) unsolved(off *Finding) *Finding {
 		list := p.round.Problems[x.Problem].Answers
 		if right, ok := number(list[0]); !ok {
 			golds, gold = golds+1, list[0]
-		} else if is {
-			near += one(math.Abs(math.Log(math.Abs(said/right))) < 1)
+		} else if is && said != 0 && right != 0 {
+			a, b := math.Log(math.Abs(said)), math.Log(math.Abs(right))
+			sizes[0], sizes[1], near = append(sizes[0], a), append(sizes[1], b), near+one(math.Abs(a-b) < 1)
 		}
 	}
+	sized := near > 0.25*numbers || math.Abs(together(apart(sizes[0]), apart(sizes[1]))) > 0.8
 	switch n := float64(len(p.graded)); {
 	case numbers > 0.6*n && golds > 0.6*n:
 		return found("wrong-gold", "the answers of the data have another form than those of the responses: the column "+
 			"%q has %q where responses say %q, so that none is right. Write the column as the model writes, or set data.answer to another",
 			column, example(gold), example(answer))
-	case p.agree > 0.035 && p.agree < 1 && answered > 0.5 && (near > 0.25*numbers || numbers < 0.5*n && p.agree > 0.1): // guesses neither agree nor have the right size
+	case p.agree > 0.035 && p.agree < 1 && answered > 0.5 && (sized || numbers < 0.5*n && p.agree > 0.1): // guesses neither agree nor have the right size, or one that follows from it
 		return found("wrong-gold", "no response meets the answers of the data (column %q) although %s have an answer "+
 			"and the responses to a problem agree (%s of the pairs): the column is another one, or the tokenizer is "+
 			"another model's. Compare both; set data.answer", column, per(answered), per(p.agree))
 	}
+	return p.hard(answered)
+}
+
+// hard says that the model does not solve the problems, or is not asked for a form; answered is the share with an answer.
+func (p *reading) hard(answered float64) *Finding {
 	if alone := p.share(func(x graded) bool { return strings.TrimSpace(x.Text) == x.answer() }); alone > 0.9 {
 		return found("form", "no response is right (pass@%d is 0 on %d problems), and %s are an answer alone, such as %q, in no form and "+
 			"without working: the prompt asks for neither. Ask for both, by model.template or in the problems, or begin with onering sft",
 			len(p.graded)/len(p.round.Problems), len(p.round.Problems), per(alone), example(p.graded[0].Text))
 	}
 	return found("too-hard", "no response is right (pass@%d is %.3g on %d problems), although %s have an answer, "+
-		"of which %s of the pairs agree: the model does not solve these. Take easier problems, or begin with onering sft",
-		len(p.graded)/len(p.round.Problems), p.right, len(p.round.Problems), per(answered), per(p.agree))
+		"of which %s of the pairs agree: the model does not solve these as model.template = %q asks. Take easier problems, or begin with onering sft",
+		len(p.graded)/len(p.round.Problems), p.right, len(p.round.Problems), per(answered), per(p.agree), p.Settings["model.template"])
 }
 
 // plain writes a value of a row as a short text; "" for others.
@@ -288,7 +300,7 @@ func (p *reading) column() string {
 }
 
 // off finds answers of the data that differ from those of the responses by the same number or
-// factor, problem after problem: another unit, or a mistake of the file.
+// factor, or the order of their digits, problem after problem: another unit, or a mistake of the file.
 func (p *reading) off() *Finding {
 	times, golds := map[string]float64{}, map[string]map[float64]bool{}
 	for _, x := range p.graded {
@@ -300,7 +312,11 @@ func (p *reading) off() *Finding {
 		if !is || said == 0 || gold == 0 {
 			continue
 		}
-		for _, way := range []string{fmt.Sprintf("the same %.6g", gold-said), fmt.Sprintf("a factor of %.6g", gold/said)} {
+		ways := []string{fmt.Sprintf("the same %.6g", gold-said), fmt.Sprintf("a factor of %.6g", gold/said)}
+		if slices.Equal(slices.Sorted(strings.SplitSeq(fmt.Sprint(said), "")), slices.Sorted(strings.SplitSeq(fmt.Sprint(gold), ""))) {
+			ways = append(ways, "the order of their digits")
+		}
+		for _, way := range ways {
 			if golds[way] == nil {
 				golds[way] = map[float64]bool{}
 			}
