@@ -300,6 +300,10 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
+// peersCommands are the commands of other programs for what ours do.
+var peersCommands = map[string]string{"grpo": "train", "rloo": "train", "ppo": "train", "finetune": "sft", "kto": "dpo", "orpo": "dpo",
+	"evaluate": "eval", "lm_eval": "eval", "vllm": "serve", "infer": "generate"}
+
 // knownCommand refuses arguments after a command that only has subcommands.
 func knownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -311,7 +315,11 @@ func knownCommand(c *cobra.Command, args []string) error {
 			names = append(names, child.Name())
 		}
 	}
-	return usagef("unknown command %q%s", c.CommandPath()+" "+args[0], settings.DidYouMean(args[0], names))
+	meant := settings.DidYouMean(args[0], names)
+	if name := peersCommands[args[0]]; slices.Contains(names, name) {
+		meant = fmt.Sprintf("; here it is %q", name)
+	}
+	return usagef("unknown command %q%s", c.CommandPath()+" "+args[0], meant)
 }
 
 // A buildVersion is what "onering version" prints.
@@ -390,6 +398,10 @@ func explainUsage(c *cobra.Command, err error, args []string) error {
 		return fmt.Errorf("--%s: %w", value.GetFlag().Name, value.Unwrap())
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		words := args[:max(0, slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") }))]
+		if depth := strings.Count(c.CommandPath(), " "); c.HasSubCommands() && len(words) > depth {
+			return knownCommand(c, words[depth:]) // the flag may be one of the command that was meant
+		}
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		var list []error
