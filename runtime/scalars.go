@@ -63,11 +63,6 @@ func withScalars(p models.Program) models.Program {
 	return p
 }
 
-// cast is a node that converts a value to a type.
-func cast(from, to string, t models.DType) onnx.Node {
-	return onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(t)}}}
-}
-
 // portOf makes a port; sizes are letters or numbers.
 func portOf(name string, t models.DType, sizes ...string) models.Port {
 	return models.Port{Name: name, DType: t, Shape: sizes}
