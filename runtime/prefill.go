@@ -22,7 +22,7 @@ type prefillBatch struct {
 	hidden buffer    // [B,D]
 	tokens int
 	rows   int // number of prompts for which there is room
-	size   int // number of tokens of all rows for which there is room
+	size   int // number of tokens of all rows for which there is room; 0 if later prompts do not use it
 	users  int // number of prefixes that use it
 	made   int // the number of its memory
 }
@@ -48,25 +48,21 @@ func (s *prefillSession) free(b *prefillBatch) {
 }
 
 // Prefill computes the prompts and returns a handle for the prefix of each.
-func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
-	tokens, err := checkPrompts(prompts, d.maxTokens, d.geometry.Vocab)
-	if err != nil || len(prompts) == 0 {
+func (d *Decoder) Prefill(of [][]int32) ([]int, error) {
+	tokens, err := checkPrompts(of, d.maxTokens, d.geometry.Vocab)
+	if err != nil || len(of) == 0 {
 		return nil, err
 	}
-	if d.wholeSteps() && len(prompts) > 1 {
-		return d.prefillInTurn(prompts)
+	if d.wholeSteps() && len(of) > 1 {
+		return prompts{d}.inTurn(of)
 	}
-	if d.prefill == nil {
-		s, err := d.openSession(d.ring.Arch.Prefill())
-		if err != nil {
-			return nil, err
-		}
-		d.prefill = &prefillSession{decodeSession: s, last: hostBuffer(models.I64), valid: hostBuffer(models.F32), ends: hostBuffer(models.I64)}
+	s, err := prompts{d}.session()
+	if err != nil {
+		return nil, err
 	}
-	s := d.prefill
-	batch, err := s.batch(d, len(prompts), tokens)
+	batch, err := s.batch(d, len(of), tokens)
 	if err == nil {
-		err = s.fill(d.geometry, prompts, tokens, &batch.hidden)
+		err = s.fill(d.geometry, of, 0, tokens, &batch.hidden)
 	}
 	if err == nil {
 		err = s.binding.Run()
@@ -75,20 +71,20 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 		s.free(batch)
 		return nil, err
 	}
-	out := make([]int, len(prompts))
-	for i, p := range prompts {
+	out := make([]int, len(of))
+	for i, p := range of {
 		out[i] = d.nextID
 		d.prefixes[d.nextID] = &prefix{length: len(p), batch: batch, row: i}
 		d.nextID++
 	}
-	batch.users = len(prompts)
+	batch.users = len(of)
 	return out, nil
 }
 
-// prefillInTurn computes the prompts one by one.
-func (d *Decoder) prefillInTurn(prompts [][]int32) (handles []int, err error) {
-	for prompts := range slices.Chunk(prompts, 1) {
-		some, err := d.Prefill(prompts)
+// inTurn computes prompts one by one.
+func (d prompts) inTurn(all [][]int32) (handles []int, err error) {
+	for one := range slices.Chunk(all, 1) {
+		some, err := d.Prefill(one)
 		if err != nil {
 			for _, x := range handles {
 				d.Drop(x)
@@ -122,18 +118,30 @@ func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch
 	g, n := d.geometry, prompts*tokens
 	if b, s.spare = s.spare, nil; b == nil || b.size < n || b.rows < prompts {
 		s.free(b)
-		s.made++
-		b = &prefillBatch{rows: prompts, size: n, hidden: d.env.buffer(models.F32), made: s.made}
-		if b.states, err = newStates(d.env.memory, g, prompts, tokens); err != nil {
+		if b, err = s.newBatch(d, prompts, tokens); err != nil {
 			return nil, err
 		}
+		b.size = n
 	}
 	b.tokens = tokens
-	return b, s.bound.bind(s.binding, g, cacheView{b.states, prompts, tokens, b.made})
+	return b, s.bound.bind(s.binding, g, b.view(prompts))
 }
 
-// fill copies the prompts to the session's inputs.
-func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, to *buffer) error {
+// newBatch makes room for the results of a batch.
+func (s *prefillSession) newBatch(d *Decoder, prompts, tokens int) (b *prefillBatch, err error) {
+	s.made++
+	b = &prefillBatch{rows: prompts, tokens: tokens, hidden: d.env.buffer(models.F32), made: s.made}
+	b.states, err = newStates(d.env.memory, d.geometry, prompts, tokens)
+	return b, err
+}
+
+// view is what a session sees of a batch's prompts.
+func (b *prefillBatch) view(prompts int) cacheView {
+	return cacheView{b.states, prompts, b.tokens, b.made}
+}
+
+// fill copies the prompts to the session's inputs, of which so many tokens were computed before.
+func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, before, tokens int, to *buffer) error {
 	batch := int64(len(prompts))
 	b := s.binding.begin()
 	ids := fill[int64](b, ports.TokenIDs, &s.ids, batch, int64(tokens))
@@ -167,13 +175,13 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, 
 		ends[i] = int64(len(prompts[i/g.WindowTokens()]) + i%g.WindowTokens())
 	}
 	for i := range lens {
-		lens[i] = int32(len(prompts[i]) - 1)
+		lens[i] = int32(before + len(prompts[i]) - 1)
 	}
 	for i := range total {
-		total[i] = int32(tokens)
+		total[i] = int32(before + tokens)
 	}
 	for i := range pos {
-		pos[i] = int64(i % tokens)
+		pos[i] = int64(before + i%tokens)
 	}
 	if mask != nil {
 		fillCausal(mask, tokens, 0)
@@ -201,7 +209,7 @@ func (d *Decoder) Drop(prefix int) {
 		return
 	}
 	s := d.prefill
-	if s.spare == nil || s.spare.size < x.batch.size {
+	if x.batch.size > 0 && (s.spare == nil || s.spare.size < x.batch.size) {
 		x.batch, s.spare = s.spare, x.batch
 	}
 	s.free(x.batch)

@@ -10,16 +10,21 @@ import (
 type Call struct {
 	Options // PrefillTokens and DropLong are ignored
 	Request
+	// Owner says whose prefixes the call may continue; see KeepPrefixes.
+	Owner string
+	// Cached is how many tokens of the prompt were not computed, once Token is called.
+	Cached int
 	// Done is called with each response as it ends.
 	Done func(Response)
 	// Failed is called instead, once, if the call cannot be answered to its end.
 	Failed func(error)
 
-	index   int  // index among the requests of Sample
-	prefix  int  // the handle of the prompt, once it is computed
-	has     bool // the prefix exists
-	started int  // number of samples that have or had a slot
-	over    bool // the call was cancelled or has failed
+	index   int         // index among the requests of Sample
+	prefix  int         // the handle of the prompt, once it is computed
+	has     bool        // the prefix exists
+	kept    *keptPrefix // the prefix, if it is one that may be kept
+	started int         // number of samples that have or had a slot
+	over    bool        // the call was cancelled or has failed
 }
 
 // A Scheduler moves the sequences of calls on together. Calls may come while others are
@@ -37,8 +42,9 @@ type Scheduler struct {
 	busy     int // number of slots in use
 	waiting  int // number of slots in use whose sequences wait for an observation
 	arrivals Queue[arrival]
-	queue    []*Call // calls with samples that have no slot yet; the prompts of the first ones are computed
-	rows     []Row   // rows of the newest call of the decoder
+	queue    []*Call       // calls with samples that have no slot yet; the prompts of the first ones are computed
+	rows     []Row         // rows of the newest call of the decoder
+	kept     *keptPrefixes // prefixes of earlier calls; nil if none are kept
 	stats    Stats
 }
 
@@ -130,6 +136,12 @@ func (s *Scheduler) prefill() {
 		free -= c.Samples - c.started
 	}
 	if len(calls) == 0 {
+		return
+	}
+	if s.kept != nil {
+		if err := s.computePart(calls[0]); err != nil {
+			s.refuse(calls[0], fmt.Errorf("sampler: prefill of a prompt of %d tokens: %w", len(prompts[0]), err))
+		}
 		return
 	}
 	handles, err := s.d.Prefill(prompts)
@@ -252,6 +264,9 @@ func (s *Scheduler) giveTokens() {
 func (s *Scheduler) end(slot int, r Response) {
 	c := s.slots[slot].call
 	s.stats.Responses++
+	if s.kept != nil {
+		s.kept.save(slot, &s.slots[slot])
+	}
 	s.free(slot)
 	c.Done(r)
 }
@@ -333,10 +348,13 @@ func (s *Scheduler) free(slot int) {
 
 // drop forgets the prompt of a call.
 func (s *Scheduler) drop(c *Call) {
-	if c.has {
+	switch {
+	case c.kept != nil:
+		s.kept.release(c.kept)
+	case c.has:
 		s.d.Drop(c.prefix)
-		c.has = false
 	}
+	c.kept, c.has = nil, false
 }
 
 // Close ends all remaining calls with an error. The decoder is free again.
@@ -349,4 +367,7 @@ func (s *Scheduler) Close(err error) {
 		}
 	}
 	s.fail(calls, err)
+	if s.kept != nil {
+		s.kept.close()
+	}
 }

@@ -1,0 +1,119 @@
+package runtime
+
+import (
+	"fmt"
+	"slices"
+
+	"onering/models"
+	"onering/sampler"
+)
+
+// partTokens is how many tokens of a prompt are computed at a time where others are decoded
+// meanwhile. Fewer would read the weights more often for the same work.
+const partTokens = 128
+
+// prompts computes the prompts of a Decoder in parts.
+type prompts struct{ *Decoder }
+
+// PromptParts returns what computes prompts in parts: ONNX Runtime's operator GroupQueryAttention or our
+// own on a CPU. nil stands for a device without, and for layers without attention, whose states
+// are known only at a prompt's end.
+func (d *Decoder) PromptParts() sampler.Parts {
+	if !d.env.memory.Aliases() || slices.ContainsFunc(d.geometry.States, func(s models.State) bool { return !s.Grows() }) {
+		return nil
+	}
+	return prompts{d}
+}
+
+// Part returns how many tokens a part has.
+func (d prompts) Part() (tokens int, anywhere bool) {
+	// our operators for bfloat16 add in an order that does not depend on the number of tokens
+	return partTokens, d.geometry.Compute == models.BF16 && d.ring.Weights.Narrow == nil
+}
+
+// session returns the session that computes prompts.
+func (d prompts) session() (*prefillSession, error) {
+	if d.prefill == nil {
+		s, err := d.openSession(d.ring.Arch.Prefill())
+		if err != nil {
+			return nil, err
+		}
+		d.prefill = &prefillSession{decodeSession: s, last: hostBuffer(models.I64), valid: hostBuffer(models.F32), ends: hostBuffer(models.I64)}
+	}
+	return d.prefill, nil
+}
+
+// keep makes a prefix with room for so many tokens, which begins with those of a row of states.
+func (d prompts) keep(s *prefillSession, room int, from []*buffer, row copiedRow) (handle int, err error) {
+	b, err := s.newBatch(d.Decoder, 1, room)
+	if err == nil && from != nil {
+		err = d.cache.copyRows(&cachePart{states: b.states, capacity: room}, from, []copiedRow{row})
+	}
+	if err != nil {
+		s.free(b)
+		return 0, err
+	}
+	b.users, d.nextID = 1, d.nextID+1
+	d.prefixes[d.nextID-1] = &prefix{length: row.tokens, batch: b}
+	return d.nextID - 1, nil
+}
+
+// Open makes a prefix with room for a prompt of so many tokens, which begins with the first n
+// tokens of another, if n is not 0.
+func (d prompts) Open(from, n, room int) (int, error) {
+	old := d.prefixes[from]
+	if n > 0 && (old == nil || n > old.length) || n >= room || room >= d.maxTokens {
+		return 0, fmt.Errorf("runtime: a prefix of %d tokens cannot begin with %d of prefix %d", room, n, from)
+	}
+	s, err := d.session()
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return d.keep(s, room, nil, copiedRow{})
+	}
+	return d.keep(s, room, old.batch.states, copiedRow{from: old.row, tokens: n, room: old.batch.tokens})
+}
+
+// Append computes the next tokens of a prefix that Open has made.
+func (d prompts) Append(handle int, ids []int32) error {
+	x := d.prefixes[handle]
+	if x == nil || x.length+len(ids) > x.batch.tokens {
+		return fmt.Errorf("runtime: prefix %d has no room for %d tokens", handle, len(ids))
+	}
+	if _, err := checkPrompts([][]int32{ids}, d.maxTokens, d.geometry.Vocab); err != nil {
+		return err
+	}
+	s, err := d.session()
+	if err == nil {
+		err = s.bound.bind(s.binding, d.geometry, x.batch.view(1))
+	}
+	if err == nil {
+		err = s.fill(d.geometry, [][]int32{ids}, x.length, len(ids), &x.batch.hidden)
+	}
+	if err == nil {
+		err = s.binding.Run()
+	}
+	if err == nil {
+		x.length += len(ids)
+	}
+	return err
+}
+
+// Save copies the tokens that a slot holds to a prefix. Append has to follow before rows begin
+// from the tokens.
+func (d prompts) Save(slot int) (handle, tokens int, err error) {
+	d.cache.settle()
+	if d.cache.failed != nil || d.cache.rowOf(slot) < 0 {
+		return 0, 0, fmt.Errorf("runtime: slot %d holds no tokens", slot)
+	}
+	s, err := d.session()
+	if err != nil {
+		return 0, 0, err
+	}
+	at := d.cache.placeOf[slot]
+	from := &d.cache.parts[at.part]
+	tokens = from.lengths[at.row]
+	handle, err = d.keep(s, tokens, from.states, copiedRow{from: at.row, tokens: tokens, room: from.capacity})
+	return handle, tokens, err
+}
