@@ -31,6 +31,7 @@ type serveOptions struct {
 	APIKeyEnv  string        `flag:"api-key-env" help:"environment variable with the key that requests must have"`
 	LoRARoot   string        `flag:"lora-root" help:"folder whose adapters requests may load, as with vLLM" complete:"dir"`
 	CORS       []string      `flag:"cors" split:"," help:"web page whose scripts may ask, such as https://example.org, or * for all; repeatable"`
+	Share      bool          `flag:"share-prefixes" help:"let requests continue the prompts of other API keys, which then see by the time that another asked the same"`
 	Queue      int           `range:"[0,1048576]" help:"responses that may wait for a slot"`
 	Context    int           `range:"[2,16777216]" help:"most tokens of a prompt and its response, if the model has as many positions"`
 	MaxTokens  int           `range:"[1,16777216]" help:"most tokens of a response that a request may ask for, and what a chat has that does not ask"`
@@ -146,6 +147,9 @@ func (o *serveOptions) open(p *policy.Policy, way *resolved, name, parent string
 		r := o.ways[""].Rollout
 		m.Decoder, m.Close, err = p.Decoder(r.Slots, o.Context, ifAsked(r.Invariant, sampler.Neighbours))
 	}
+	if err == nil {
+		m.Kept = m.Decoder.MaxTokens() * max(1, o.ways[""].Rollout.Slots/8)
+	}
 	return m, err
 }
 
@@ -185,7 +189,7 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 	if err != nil {
 		return err
 	}
-	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.MaxTokens, Queue: o.Queue, Key: key, Origins: o.CORS,
+	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.MaxTokens, Queue: o.Queue, Key: key, Origins: o.CORS, SharePrefixes: o.Share,
 		Load:  o.loader(c, p, models[0].Name),
 		Fatal: func(err error) bool { return errors.Is(err, runtime.ErrLost) }})
 	if err != nil {

@@ -22,6 +22,7 @@ type job struct {
 	*common
 	model    *Model
 	counts   *counts   // may be nil
+	owner    string    // whose prompts it may continue
 	prompt             // of a chat
 	single   bool      // only one call is reported
 	prompts  [][]int32 // of a chat there is one
@@ -136,8 +137,12 @@ func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job
 	if len(c.Stop) > 0 && m.Tokenizer == nil {
 		return nil, invalid("stop", "the model has no tokenizer, and stop needs one")
 	}
+	owner := string(c.Salt)
+	if !s.SharePrefixes {
+		owner += KeyOf(r)
+	}
 	now := time.Now()
-	return &job{common: c, model: m, counts: &s.counts, form: completions{},
+	return &job{common: c, model: m, counts: &s.counts, owner: owner, form: completions{},
 		id: fmt.Sprintf("%s-%x-%d", kind, s.started.UnixNano(), s.requests.Add(1)), created: now.Unix()}, nil
 }
 
@@ -172,6 +177,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, stated f
 	var calls []*sampler.Call
 	for i, p := range j.prompts {
 		calls = append(calls, a.call(j.options, p, i, j.samples()))
+		calls[i].Owner = j.owner
 	}
 	for range n {
 		j.choices = append(j.choices, j.choice())
@@ -281,8 +287,11 @@ func (j *job) usage() *usage {
 	for _, p := range j.prompts {
 		u.Prompt += len(p)
 	}
-	for _, c := range j.choices {
+	for i, c := range j.choices {
 		u.Completion += len(c.ids)
+		if i%j.samples() == 0 {
+			u.PromptDetails.Cached += c.cached
+		}
 	}
 	u.Total = u.Prompt + u.Completion
 	return &u
@@ -406,6 +415,7 @@ type choice struct {
 	reader   *tools.Stream      // reads calls, nil if there are no tools
 	calls    []tools.Call
 
+	cached        int // number of tokens of its prompt that were not computed
 	ids           []int32
 	logp          []float32
 	top           [][]sampler.Candidate // likeliest tokens of each token, if asked for
@@ -467,7 +477,7 @@ func (c *choice) add(e event) (p piece) {
 			p.text, c.held = p.text+c.held, ""
 		}
 	} else {
-		c.ids, c.logp = append(c.ids, e.id), append(c.logp, e.logp)
+		c.ids, c.logp, c.cached = append(c.ids, e.id), append(c.logp, e.logp), e.cached
 		if e.top != nil {
 			c.top = append(c.top, e.top)
 		}

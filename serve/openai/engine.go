@@ -24,6 +24,7 @@ type Model struct {
 	EOS       []int32
 	Vocab     int             // number of ids
 	Decoder   sampler.Decoder // without sequences; only the Server uses it
+	Kept      int             // number of tokens of prompts that are kept for later requests; the weights must not change then
 	Close     func()          // called when the Server has ended or a request unloads the model; may be nil
 
 	grammars struct { // of the forms that requests have asked for
@@ -129,6 +130,7 @@ type event struct {
 	id     int32
 	logp   float32
 	top    []sampler.Candidate
+	cached int            // number of tokens of the prompt that were not computed
 	finish sampler.Finish // "" for a token
 	stop   string
 	err    error
@@ -162,7 +164,7 @@ func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) 
 func (a *answer) call(o sampler.Options, prompt []int32, i, samples int) *sampler.Call {
 	c := &sampler.Call{Options: o, Request: sampler.Request{Prompt: prompt, ID: uint64(i), Samples: samples}}
 	c.Token = func(t sampler.Token) {
-		a.Add(event{choice: i*samples + t.Sample, id: t.ID, logp: t.LogProb, top: t.Likeliest})
+		a.Add(event{choice: i*samples + t.Sample, id: t.ID, logp: t.LogProb, top: t.Likeliest, cached: c.Cached})
 	}
 	c.Done = func(r sampler.Response) {
 		a.Add(event{choice: i*samples + r.Sample, finish: r.Finish, stop: r.Stop})
@@ -291,6 +293,9 @@ func (m *Model) prepare() (err error) {
 	}
 	if m.scheduler, err = sampler.NewScheduler(m.Decoder); err != nil {
 		return fmt.Errorf("openai: model %q: %w", m.Name, err)
+	}
+	if m.Kept > 0 {
+		m.scheduler.KeepPrefixes(m.Kept)
 	}
 	return nil
 }

@@ -185,7 +185,8 @@ func (f *messagesForm) message(j *job, content []any, reason, stop any) map[stri
 
 func (f *messagesForm) usage(j *job) map[string]int {
 	u := j.usage()
-	return map[string]int{"input_tokens": u.Prompt, "output_tokens": u.Completion, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+	cached := u.PromptDetails.Cached // not counted in input_tokens, where it is known
+	return map[string]int{"input_tokens": u.Prompt - cached, "output_tokens": u.Completion, "cache_creation_input_tokens": 0, "cache_read_input_tokens": cached}
 }
 
 // reason says why an answer ended, and with which of the request's stop texts.

@@ -93,9 +93,12 @@ func (j *job) deltas(i int, calls []tools.Call) (list []part) {
 }
 
 type usage struct {
-	Prompt     int `json:"prompt_tokens"`
-	Completion int `json:"completion_tokens"`
-	Total      int `json:"total_tokens"`
+	Prompt        int `json:"prompt_tokens"`
+	Completion    int `json:"completion_tokens"`
+	Total         int `json:"total_tokens"`
+	PromptDetails struct {
+		Cached int `json:"cached_tokens"` // of a prompt that were kept of earlier ones
+	} `json:"prompt_tokens_details"`
 }
 
 // completionLogprobs are the log-probs in answers of /v1/completions.

@@ -30,7 +30,8 @@ type common struct {
 	sampler.Sampling
 	sampler.Steering
 	shape
-	Seed *int64 `json:"seed"` // random if not given
+	Seed *int64          `json:"seed"`       // random if not given
+	Salt json.RawMessage `json:"cache_salt"` // only prompts with the same may be continued
 
 	MaxTokens      *int    `json:"max_tokens"`
 	N              *int    `json:"n"`
@@ -283,7 +284,7 @@ func (m *Model) checkIDs(ids []int32, param string) error {
 
 // passedOver are fields about the user and accounting, which are ignored.
 var passedOver = strings.Fields("user safety_identifier prompt_cache_key prompt_cache_retention metadata store " +
-	"service_tier prediction cache_prompt cache_salt keep_alive request_id priority guided_decoding_backend")
+	"service_tier prediction cache_prompt keep_alive request_id priority guided_decoding_backend")
 
 const (
 	noList    = "there are logit_bias, and response_format for the form of an answer"

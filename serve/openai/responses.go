@@ -260,7 +260,7 @@ func (f *responsesForm) response(j *job, status string, output []any) map[string
 	}
 	if status != "in_progress" {
 		u := j.usage()
-		x["usage"] = map[string]any{"input_tokens": u.Prompt, "input_tokens_details": map[string]int{"cached_tokens": 0}, "output_tokens": u.Completion,
+		x["usage"] = map[string]any{"input_tokens": u.Prompt, "input_tokens_details": u.PromptDetails, "output_tokens": u.Completion,
 			"output_tokens_details": map[string]int{"reasoning_tokens": 0}, "total_tokens": u.Total}
 	}
 	return x

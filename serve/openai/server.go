@@ -42,6 +42,8 @@ type Options struct {
 	Queue int
 	// Key is the key that clients must send; "" for none.
 	Key string
+	// SharePrefixes lets requests continue the prompts of other keys, too.
+	SharePrefixes bool
 	// Origins are the origins of web pages whose scripts may send requests, such as
 	// https://example.org; "*" means all.
 	Origins []string

@@ -12,6 +12,7 @@ type generation struct {
 	IDs       []int32         `json:"token_ids"`
 	Params    json.RawMessage `json:"sampling_params"`
 	RequestID string          `json:"request_id"`
+	Salt      json.RawMessage `json:"cache_salt"`
 }
 
 // params are the sampling_params of a generation.
@@ -54,7 +55,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	case g.Params[0] != '{':
 		return invalid("sampling_params", "sampling_params must be an object")
 	}
-	p := params{common: common{Model: g.Model}}
+	p := params{common: common{Model: g.Model, Salt: g.Salt}}
 	j, err := s.job(r, g.Params, &p, "gen")
 	if err != nil {
 		return err
