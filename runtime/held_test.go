@@ -72,14 +72,21 @@ func TestHeld(t *testing.T) {
 		t.Skip("is about the CPU")
 	}
 	for _, dir := range unlessShort(goldensOn(t, env)) {
-		if filepath.Base(filepath.Dir(dir)) == "lora" || strings.HasPrefix(filepath.Base(dir), "qwen3_5") || strings.HasPrefix(filepath.Base(dir), "lfm2") {
+		if filepath.Base(filepath.Dir(dir)) == "lora" {
 			continue
+		}
+		types := []models.DType{models.F32, models.BF16}
+		if strings.HasPrefix(filepath.Base(dir), "qwen3_5") || strings.HasPrefix(filepath.Base(dir), "lfm2") {
+			types = types[:1] // their mixers have no operators in bfloat16 here
 		}
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			a := widened(open(t, env, dir))
 			weights := randomWeights(t, a, 3)
 			for _, d := range []models.DType{models.BF16, models.F16, models.I8, models.NF4} {
-				for _, compute := range []models.DType{models.F32, models.BF16} {
+				for _, compute := range types {
+					if _, err := a.Shape.Architecture(models.Compute{Type: compute, Base: d}); err != nil {
+						continue // the values of the delta rule are no whole blocks
+					}
 					t.Run(fmt.Sprint(d, " in ", compute), func(t *testing.T) { testHeld(t, env, a, weights, d, compute) })
 				}
 			}

@@ -260,6 +260,11 @@ INLINE float largest16(lanes x) {
 }
 #endif
 
+#if KIND == AVX512
+INLINE void narrow32(uint16_t *p, lanes a, lanes b) { _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(b, a)); }
+#else
+INLINE void narrow32(uint16_t *p, lanes a, lanes b) { narrow_some(p, a, 16), narrow_some(p + 16, b, 16); }
+#endif
 INLINE lanes widen(const uint16_t *p) { return widen_some(p, 16); }
 INLINE void narrow(uint16_t *p, lanes x) { narrow_some(p, x, 16); }
 

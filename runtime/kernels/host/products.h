@@ -30,6 +30,7 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 #define LOAD_SOME load32_some
 #define TIMES products
 #define PUT narrow_some
+#define PUT_TWO narrow32
 #include "tiles.h"
 #define E(name) name##_wide
 #define ELEMENT float
@@ -39,6 +40,7 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 #define LOAD_SOME load_some
 #define TIMES(sum, a, b) fma3(a, b, sum)
 #define PUT store_some
+#define PUT_TWO(p, a, b) store(p, a), store(p + 16, b)
 #include "tiles.h"
 
 // rows_by_rows is y [m,n] = x [m,k] w [n,k]^T. Rows of w are taken in groups that stay in a cache.

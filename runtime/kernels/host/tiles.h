@@ -1,6 +1,6 @@
 // The products of a type of numbers, for which this is included: those of ELEMENT, STEP of which
-// LOAD makes a VECTOR; TIMES adds the products of two to 16 lanes, PUT stores 16 lanes as such
-// numbers, and E names the functions of the type.
+// LOAD makes a VECTOR; TIMES adds the products of two to 16 lanes, PUT stores some of 16 lanes as
+// such numbers and PUT_TWO twice 16, and E names the functions of the type.
 
 // TILE is R rows of x and C rows of w over k. ahead is where the next rows of w lie, or NULL.
 INLINE void E(tile)(const int R, const int C, int64_t k, const ELEMENT *x, int64_t ldx, const ELEMENT *w, int64_t ldw, float *y, int64_t ldy, int onto, const ELEMENT *ahead) {
@@ -76,15 +76,12 @@ INLINE int64_t E(some_rows)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, i
 	return rows;
 }
 
-// unpack puts numbers [first,first+n) of a row of a matrix to a place. first begins a block.
+// unpack puts numbers [first,first+n) of a row of a matrix to a place. first begins 16 of a block.
 static void E(unpack)(const matrix *w, int64_t row, int64_t first, int64_t n, ELEMENT *to) {
-	int64_t at = row * w->ld + first;
+	int64_t at = row * w->ld + first, whole = n / 32 * 32;
 #define EACH(held) \
-	for (int64_t i = 0; i < n; i += 16) { \
-		int few = n - i < 16 ? n - i : 16; \
-		if (few == 16) PUT(to + i, held16(held, w, at + i, 16), 16); \
-		else PUT(to + i, held16(held, w, at + i, few), few); \
-	}
+	for (int64_t i = 0; i < whole; i += 32) PUT_TWO(to + i, held16(held, w, at + i, 16), held16(held, w, at + i + 16, 16)); \
+	for (int64_t i = whole; i < n; i += 16) PUT(to + i, held16(held, w, at + i, n - i < 16 ? n - i : 16), n - i < 16 ? n - i : 16);
 	switch (w->held) {
 	case HELD_INT8: EACH(HELD_INT8) break;
 	case HELD_NF4: EACH(HELD_NF4) break;
@@ -121,3 +118,4 @@ static void E(rows_by_held)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, i
 #undef LOAD_SOME
 #undef TIMES
 #undef PUT
+#undef PUT_TWO
