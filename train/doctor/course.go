@@ -227,7 +227,7 @@ func (d *Doctor) supervised(r metrics.Record, loss float64) *Finding {
 		return found("epochs", "the demonstrations are learned by heart: after %.0f passes over them the loss is %.2g. Lower train.epochs "+
 			"(--epochs) = %s, and see by data.held_out = 0.1 (--held-out) what the model makes of others", r.Float("epoch"), whole, f.Settings["train.epochs"])
 	case int(step) < max(f.Steps, 4*earlySteps) || first < f.Frequency || whole < 0.85*f.Frequency:
-	case rate*step > f.Weight && f.Settings["lora.on"] != "true":
+	case rate*step > f.Weight && (f.Settings["lora.on"] != "true" || rate*step > 10*f.Weight): // an adapter's rate is ten times as high
 		return found("rate-high", "the model has learned no more than how often each token occurs, for which the loss is %.3g: it is %.3g after "+
 			"%.0f steps. The steps were too large. Lower optimizer.learning_rate (--lr) = %g", f.Frequency, whole, step, rate).times(f, "optimizer.learning_rate", 0.1)
 	case whole > 0.8*first:

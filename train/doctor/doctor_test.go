@@ -173,6 +173,7 @@ func TestCauses(t *testing.T) {
 			return p
 		}()},
 
+		{"a third out of turns", "turns", "environment.max_turns", healthy().each(func(i int, x *Response) { x.OutOfTurns, x.Truncated = i%3 == 0, i%3 == 0 }).golds(func(int) string { return "7" })},
 		{"tags", "form", `set reward.extract = "auto"`, func() *patient {
 			p := healthy().each(func(_ int, x *Response) { x.Answer, x.Value, x.Right = "", 0, false })
 			p.facts.Extract = "tag"

@@ -34,7 +34,7 @@ func (p *reading) sampling() *Finding {
 		return found("stop", "%s of the responses are ended by a stop text (model.stop = %s), and %s of these are "+
 			"right: it stands before the answer. Take it out of model.stop", per(p.stopped), p.Settings["model.stop"], per(p.stoppedRight)).
 			With("model.stop", "[]")
-	case p.turned > 0.5:
+	case p.turned > 0.5, p.turned > 0.25 && p.right < p.turned/4:
 		return found("turns", "%s of the episodes are cut off after environment.max_turns = %s turns, before they end, and "+
 			"%s of all are right. Raise environment.max_turns", per(p.turned), p.Settings["environment.max_turns"], per(p.right)).
 			times(p.Facts, "environment.max_turns", 2)
