@@ -40,12 +40,26 @@ func NF4Pairs() (pairs []float32) {
 	return pairs
 }
 
-// nearestNF4 returns the index of the number that is nearest to x.
-func nearestNF4(x float32) (i byte) {
-	for step := byte(8); step > 0; step /= 2 {
-		if next := i + step; x > (nf4[next-1]+nf4[next])/2 {
-			i = next
+// nf4Ends are the numbers halfway from each of nf4 to the next, and nf4Cells the index of the
+// number nearest to each 256th from -1 to 1: between two of these at most one number of nf4Ends lies.
+var nf4Ends, nf4Cells = func() (ends [16]float32, cells [513]byte) {
+	ends[15] = 1
+	for i := range 15 {
+		ends[i] = (nf4[i] + nf4[i+1]) / 2
+	}
+	for k := range cells {
+		for float32(k)/256-1 > ends[cells[k]] {
+			cells[k]++
 		}
+	}
+	return ends, cells
+}()
+
+// nearestNF4 returns the index of the number that is nearest to x, which is from -1 to 1.
+func nearestNF4(x float32) byte {
+	i := nf4Cells[int((x+1)*256)]
+	if x > nf4Ends[i] {
+		i++
 	}
 	return i
 }
