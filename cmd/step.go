@@ -10,6 +10,7 @@ import (
 
 	"onering/internal/cli"
 	"onering/policy"
+	"onering/train"
 	"onering/train/rl"
 )
 
@@ -48,6 +49,9 @@ func runStep(c *cobra.Command, o *rl.Step, s *choice, seed uint64, args []string
 		return err
 	}
 	fresh := r.LoRA.On && r.LoRA.Adapter == ""
+	if !r.LoRA.Trainable() {
+		return usagef("--base-dtype %q: %s", r.LoRA.BaseDType, train.NotTrainable)
+	}
 	checked := r.Config
 	switch rate := checked.Optimizer.LearningRate; {
 	case rate == 0: // a step may have the rate 0, which changes no weight

@@ -14,16 +14,16 @@ var sizes = []struct {
 	release int
 	of      func(h *house) int
 }{
-	{"lines outside tests", 117500, (*house).lines},
+	{"lines outside tests", 119900, (*house).lines},
 	{"packages", 112, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1185, (*house).exported},
+	{"exported names", 1205, (*house).exported},
 	{"packages of ours that cmd imports", 29, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 11, func(h *house) int { return len(h.imports("train")) }},
 	{"files of the largest package but cmd", 26, (*house).mostFiles},
 	{"structs with more than 24 methods", 14, (*house).wideTypes},
 	{"files of cmd", 30, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
-	{"lines of the spine", 12740, (*house).spineLines},
+	{"lines of the spine", 13050, (*house).spineLines},
 }
 
 // TestGrowth prints each figure beside that of the last release.

@@ -49,7 +49,8 @@ func (a Architecture) checkBase() error {
 		for _, k := range a.kinds() {
 			for _, o := range a.operands(k) {
 				if o.width%block != 0 {
-					return fmt.Errorf("a base in %v has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", c.Base, block, o.name, o.width)
+					held := map[models.DType]string{models.I8: "int8", models.NF4: "nf4"}[c.Base]
+					return fmt.Errorf("a base in %s has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", held, block, o.name, o.width)
 				}
 			}
 		}
