@@ -115,8 +115,10 @@ func TestContinued(t *testing.T) {
 			}
 			prompt, fed := prompt[:min(len(prompt), 30)], prompt[:5]
 			testContinued(t, env, m.ring, prompt, fed, 4)
-			_, m = onCPU(t, dir, false)
-			testContinued(t, env, m.ring, prompt, fed, 4)
+			for _, adapted := range []bool{false, true} {
+				_, m = onCPU(t, dir, adapted)
+				testContinued(t, env, m.ring, prompt, fed, 4)
+			}
 		})
 	}
 	t.Run("long", func(t *testing.T) {
