@@ -14,6 +14,7 @@ import (
 
 	"onering/internal/cli"
 	"onering/report"
+	"onering/train/rl"
 )
 
 func newReport() *cobra.Command {
@@ -56,11 +57,14 @@ func newReport() *cobra.Command {
 }
 
 func newWatch() *cobra.Command {
-	var once bool
+	var once, asJSON bool
 	c := newCommand("watch", nil, func(c *cobra.Command, args []string) error {
 		out := c.OutOrStdout()
+		if asJSON {
+			return writeStatus(out, args[0])
+		}
 		f := cli.Screen(out)
-		if once || f == nil || os.Getenv("TERM") == "dumb" {
+		if once || c.CalledAs() == "status" || f == nil || os.Getenv("TERM") == "dumb" {
 			text, _, err := report.View(args[0], 80, math.MaxInt)
 			if err != nil {
 				return err
@@ -70,8 +74,26 @@ func newWatch() *cobra.Command {
 		}
 		return followRun(c, f, args[0])
 	})
-	c.Flags().BoolVar(&once, "once", false, "print the view once")
+	c.Aliases = []string{"status"}
+	c.Flags().BoolVar(&once, "once", false, "print the view once, as onering status does")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object: the summary of the run so far, with what is wrong and its cause")
 	return c
+}
+
+// writeStatus prints the summary of a run so far.
+func writeStatus(w io.Writer, dir string) error {
+	_, done, err := report.View(dir, 80, 1)
+	if err != nil {
+		return err
+	}
+	s, err := rl.ReadSummary(dir)
+	if err != nil {
+		return err
+	}
+	return cli.WriteLine(w, struct {
+		rl.Summary
+		Done bool `json:"done"`
+	}{s, done})
 }
 
 // followRun draws the view again and again, until the run is finished or a signal

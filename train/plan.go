@@ -232,10 +232,7 @@ func (r *Run) take(from Checkpoint) error {
 		}
 	}
 	return r.Folder.Records(func(fields map[string]any) {
-		var record metrics.Record
-		for name, value := range fields {
-			record = record.With(name, value)
-		}
+		record := metrics.RecordOf(fields)
 		r.stop.see(record)
 		r.task.Recall(record)
 	})

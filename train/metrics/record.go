@@ -24,6 +24,14 @@ type Metric struct {
 	Value any
 }
 
+// RecordOf returns the record of a line that was read.
+func RecordOf(fields map[string]any) (r Record) {
+	for name, value := range fields {
+		r = r.With(name, value)
+	}
+	return r
+}
+
 // With returns the record with one more metric at its end.
 func (r Record) With(name string, value any) Record { return append(r, Metric{name, value}) }
 

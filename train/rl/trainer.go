@@ -146,8 +146,8 @@ func (t *trainer) Close() {
 
 // A Summary is the result of a run, from its beginning, even if it was resumed.
 type Summary struct {
-	Folder     string `json:"folder"`     // the run folder
-	Checkpoint string `json:"checkpoint"` // the last checkpoint in it
+	Folder     string `json:"folder"`               // the run folder
+	Checkpoint string `json:"checkpoint,omitempty"` // the last checkpoint in it
 	train.Ending
 	Rounds  int          `json:"rounds"`
 	Steps   int          `json:"steps"`
@@ -177,15 +177,7 @@ func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	end, err := t.run.Do(ctx, t, resume)
 	s := t.summary
 	s.Resumed = end.Resumed.Round
-	for _, after := range s.Last.Results {
-		score := suiteScore{Suite: after.Suite, Problems: after.Problems, After: after.Pass1.Value}
-		for _, before := range s.First.Results {
-			if before.Suite == after.Suite {
-				score.Before = &before.Pass1.Value
-			}
-		}
-		s.Suites = append(s.Suites, score)
-	}
+	s.compare()
 	if err == nil {
 		s.Rounds, s.Steps, s.Seconds = end.At.Round, end.At.Step, end.Seconds
 		s.Checkpoint, s.Ending = rundir.CheckpointDir(s.Folder, s.Steps), end.Ending
@@ -197,15 +189,51 @@ func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 }
 
 // Recall implements train.Task.
-func (t *trainer) Recall(r metrics.Record) {
+func (t *trainer) Recall(r metrics.Record) { t.summary.recall(r) }
+
+// ReadSummary returns what the run in a folder has written of itself so far.
+func ReadSummary(dir string) (Summary, error) {
+	s := Summary{Folder: dir}
+	err := train.Folder(dir).Records(func(fields map[string]any) {
+		r := metrics.RecordOf(fields)
+		s.recall(r)
+		if round := r.Float("round"); round > 0 {
+			s.Rounds = int(round)
+		}
+		if step := r.Float("step"); step > 0 {
+			s.Steps = int(step)
+		}
+		if reason, ok := r.Get("reason").(string); ok && r.Get("kind") == "early" {
+			s.Early = reason
+		}
+	})
+	s.compare()
+	return s, err
+}
+
+// compare puts the first and the last evaluation of each suite side by side.
+func (s *Summary) compare() {
+	for _, after := range s.Last.Results {
+		score := suiteScore{Suite: after.Suite, Problems: after.Problems, After: after.Pass1.Value}
+		for _, before := range s.First.Results {
+			if before.Suite == after.Suite {
+				score.Before = &before.Pass1.Value
+			}
+		}
+		s.Suites = append(s.Suites, score)
+	}
+}
+
+// recall notes a record that the run has written.
+func (s *Summary) recall(r metrics.Record) {
 	switch r.Get("kind") {
 	case "round":
-		t.summary.addRound(r)
+		s.addRound(r)
 	case "eval":
-		t.summary.addEvaluation(evaluationOf(r))
+		s.addEvaluation(evaluationOf(r))
 	default:
 		if f, ok := doctor.FindingOf(r); ok {
-			t.summary.Diagnoses = append(t.summary.Diagnoses, f)
+			s.Diagnoses = append(s.Diagnoses, f)
 		}
 	}
 }

@@ -261,7 +261,7 @@ func (f *Folder) Records(visit func(record map[string]any)) error {
 	if f == nil {
 		return nil
 	}
-	err := files.EachLine(f.metrics.Name(), maxLine, func(line []byte) error {
+	err := files.EachLine(filepath.Join(f.Dir, metricsFile), maxLine, func(line []byte) error {
 		var record map[string]any
 		err := strict.JSON(line, &record)
 		if err == nil {
