@@ -64,6 +64,13 @@ func (f *ConfigFile) Has(key string) bool {
 	return ok && string(v) != "null"
 }
 
+// Default gives key a value, as JSON, where the file states none.
+func (f *ConfigFile) Default(key, value string) {
+	if !f.Has(key) {
+		f.members[key] = []byte(value)
+	}
+}
+
 // Seen reports whether a method was asked for the member before, even if there is none.
 func (f *ConfigFile) Seen(key string) bool { return f.seen[f.name+": "+key] }
 
@@ -128,15 +135,13 @@ func ReadText(f *ConfigFile, otherwise, tied string) (Design, error) {
 	}
 	f.within = text
 	for _, key := range append(slices.Clone(dtypeKeys), "tie_word_embeddings", "eos_token_id", "pad_token_id", "initializer_range", Quantized) {
-		if !text.Has(key) && f.Has(key) {
-			text.members[key] = f.members[key]
+		if f.Has(key) {
+			text.Default(key, string(f.members[key]))
 		}
 	}
-	if key := "model_type"; !text.Has(key) {
-		text.members[key] = []byte(strconv.Quote(otherwise))
-	}
-	if key := "tie_word_embeddings"; !text.Has(key) && text.modelType() == tied {
-		text.members[key] = []byte("true")
+	text.Default("model_type", strconv.Quote(otherwise))
+	if text.modelType() == tied {
+		text.Default("tie_word_embeddings", "true")
 	}
 	return design(text)
 }

@@ -20,6 +20,9 @@ func (l *Layout) Check(src source) error {
 		switch {
 		case !ok:
 			wrong = append(wrong, fmt.Sprintf("missing tensor %q %v", l.InFile(name), want.Shape))
+			if strings.HasSuffix(name, "lm_head.weight") {
+				remedy = `if the embedding is the head, state "tie_word_embeddings": true; else ` + remedy
+			}
 		case !slices.Equal(t.Shape, want.Shape):
 			wrong = append(wrong, fmt.Sprintf("tensor %q has shape %v, want %v", name, t.Shape, want.Shape))
 			if t.Elements == 0 {

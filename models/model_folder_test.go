@@ -167,7 +167,7 @@ func TestLoadChecksTensors(t *testing.T) {
 		{"tied with another head", published, append(slices.Clone(good), head(other)), "differs from model.embed_tokens.weight"},
 		{"tied with a head of another shape", published, append(slices.Clone(good), models.Tensor{Name: "lm_head.weight", Shape: []int{2}, Data: other[:2]}), "lm_head.weight has shape [2]"},
 		{"tied with neither", published, good[1:], `missing tensor "model.embed_tokens.weight" [96 16]`},
-		{"untied without head", untied, good, `missing tensor "lm_head.weight" [96 16]`},
+		{"untied without head", untied, good, `missing tensor "lm_head.weight" [96 16]; if the embedding is the head, state "tie_word_embeddings": true`},
 		{"untied", untied, append(slices.Clone(good), head(other)), ""},
 		{"in a wrapper", published, named("module."), `: all tensors begin with "module."; missing`},
 		{"in a compiled module", published, named("_orig_mod."), `all tensors begin with "_orig_mod."`},

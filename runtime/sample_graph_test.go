@@ -34,10 +34,12 @@ func TestDrawInFloat32(t *testing.T) {
 			for i := range hidden {
 				hidden[i] = 1
 			}
-			for _, kind := range []string{"normal", "wide", "flat", "one", "holes"} {
+			for _, kind := range []string{"normal", "wide", "flat", "one", "holes", "certain"} {
 				for i := range logits {
 					x := r.NormFloat64()
 					switch {
+					case kind == "certain" && i == vocab/3: // the others are lost in a single sum, and together they count
+						x = 17
 					case kind == "flat":
 						x = 0
 					case kind == "wide":

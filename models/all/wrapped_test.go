@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +181,25 @@ func TestRefused(t *testing.T) {
 }
 
 const sizes = `"vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}`
+
+// TestMinistralWithoutRope: without rope_parameters the rotary embedding of Ministral 3 is the
+// one of the published models, as transformers has it.
+func TestMinistralWithoutRope(t *testing.T) {
+	published := `"rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "original_max_position_embeddings": 16384, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}, `
+	var designs []decoder.Shape
+	for _, rope := range []string{published, "", `"rope_parameters": null, `, `"rope_theta": 10000, `} {
+		m, err := models.ParseConfig([]byte(`{"model_type": "ministral3", "num_key_value_heads": 1, `+rope+sizes), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		designs = append(designs, m.Design.(decoder.Shape))
+	}
+	for i, d := range designs[1:] {
+		if d.Block.QueryScale != 0.1 || d.Block.QueryLength != 16384 || !reflect.DeepEqual(d.Kinds, designs[0].Kinds) {
+			t.Errorf("spelling %d: %+v, want %+v", i+1, d, designs[0])
+		}
+	}
+}
 
 // TestTiedWithin: a language model within a larger one has the head that transformers gives it
 // where no key says so.

@@ -84,7 +84,6 @@ func readKVHeads(c *models.ConfigFile, s Shape) int {
 // the only value that the graphs compute, as JSON. A key that must be absent has "null".
 var fixed = []struct{ key, value string }{
 	{"hidden_act", `"silu"`},
-	{"attention_dropout", "0"},
 	{"compression_config", "null"},
 	// Positions.
 	{"rotary_pct", "1"}, {"rope_interleaved", "false"}, {"rope_local_base_freq", "null"},

@@ -41,7 +41,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		top := sampling{a}.largest(scaled)
 		z := graph.Sub(scaled, top)
 		e := graph.Exp(z)
-		total := graph.ReduceSum(e, -1)
+		total := sampling{a}.sum(e)
 		logTotal := sampling{a}.log(total)
 		var next *graph.Node // [B,1]
 		switch choice {
@@ -58,7 +58,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 			g.Output(ports.NextTokens, graph.Reshape(next, -1))
 			g.Output(ports.LogProb, graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
 		}
-		mean := graph.Div(graph.ReduceSum(graph.Mul(e, z), -1), total)
+		mean := graph.Div(sampling{a}.sum(graph.Mul(e, z)), total)
 		g.Output(ports.Entropy, graph.Reshape(graph.Sub(logTotal, mean), -1))
 	})
 	if form != models.Direct {
@@ -76,25 +76,38 @@ func (a sampling) log(x *graph.Node) *graph.Node {
 	return graph.Cast(graph.Log(graph.Cast(x, models.F64)), models.F32)
 }
 
+// blocks returns the numbers of rows x [B,V] in blocks [B,V/width,width], of which the last may
+// have zeros at its end.
+func (a sampling) blocks(x *graph.Node) *graph.Node {
+	width := blockWidth(a.Vocab)
+	n := (a.Vocab + width - 1) / width
+	return graph.Reshape(a.padLast(x, n*width), -1, n, width)
+}
+
+// sum returns the sum [B,1] of each row of x [B,V]. On a CPU a single float32 sum over a large
+// vocabulary loses the many small numbers beside the large ones, so it sums blocks first.
+func (a sampling) sum(x *graph.Node) *graph.Node {
+	if a.forGPU() || a.onHost() || blockWidth(a.Vocab) == a.Vocab {
+		return graph.ReduceSum(x, -1)
+	}
+	return graph.Reshape(graph.ReduceSum(graph.ReduceSum(a.blocks(x), -1), -2), -1, 1)
+}
+
 // draw inverts the cumulative distribution of unnormalized probabilities e [B,V] at
 // uniforms [B]: next [B,1] is the first id whose cumulative sum exceeds u times the
 // total. Sums over blocks and then inside one block are taken in float64: a running
 // float32 sum over a large vocabulary is too inexact.
 func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 	g := e.Graph()
-	width := blockWidth(a.Vocab)
-	blocks := (a.Vocab + width - 1) / width
-	if pad := blocks*width - a.Vocab; pad > 0 {
-		e = a.padLast(e, blocks*width)
-	}
-	cells := graph.Reshape(e, -1, blocks, width)
 	u := graph.Reshape(graph.Cast(uniforms, models.F64), -1, 1)
-	if blocks == 1 {
+	width := blockWidth(a.Vocab)
+	if width == a.Vocab {
 		running := graph.CumSum(graph.Cast(e, models.F64), -1, false)
 		token, _ := a.first(running, graph.Mul(u, a.total(running)))
 		return token
 	}
-	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), models.F64)
+	cells := a.blocks(e)
+	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, cells.Shape()[1].N), models.F64)
 	running := graph.CumSum(sums, -1, false)
 	block, rest := a.first(running, graph.Mul(u, a.total(running)))
 	inside := graph.Cast(graph.GatherRows(cells, block), models.F64)

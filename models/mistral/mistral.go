@@ -34,11 +34,12 @@ func ministral3(c *models.ConfigFile) (models.Design, error) {
 	s := design()
 	s.Sizes = models.Sizes{Vocab: 131072, Hidden: 4096, FFN: 14336, Layers: 34, Heads: 32, KVHeads: 8, HeadDim: 128, MaxPositions: 262144}
 	s.RMSEps, s.RopeTheta, s.Sliding.Default = 1e-5, 1e6, 0
+	if !c.Has("rope_scaling") {
+		c.Default("rope_parameters", `{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "original_max_position_embeddings": 16384, "mscale": 1, "mscale_all_dim": 1, "llama_4_scaling_beta": 0.1}`)
+	}
 	if r := decoder.RopeObject(c); r != nil {
 		s.Block.QueryScale = r.Number("llama_4_scaling_beta", 0)
 		s.Block.QueryLength = r.SizeOr("original_max_position_embeddings", s.MaxPositions)
-	} else if !c.Has("rope_theta") {
-		c.Fail("no rope_parameters: state them")
 	}
 	return decoder.Read(c, s)
 }

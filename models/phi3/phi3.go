@@ -15,9 +15,6 @@ func init() { models.Register("phi3", "Phi-3, Phi-3.5, Phi-4, Phi-4-mini", open)
 
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Phi3ForCausalLM")
-	for _, key := range []string{"embd_pdrop", "resid_pdrop"} {
-		c.Only(key, "0")
-	}
 	return decoder.Read(c, decoder.Shape{Sizes: models.Sizes{MaxPositions: 4096}, RopeTheta: 10000, PartialRotary: 1, RMSEps: 1e-5,
 		Names: decoder.LlamaNames, Block: decoder.Block{Fused: true}, Sliding: &decoder.Sliding{}})
 }
