@@ -61,8 +61,9 @@ func TestGPUGraphsOnCPU(t *testing.T) {
 }
 
 // TestCUDASamplingOnCPU: the graphs for CUDA of sampling and of the head's forward
-// pass, which look some numbers up, give the same bits as those for the CPU, which
-// compute them.
+// pass, which look some numbers up, draw the same tokens as those for the CPU, which
+// compute them, and give the same bits, but for the sums over a large vocabulary, which
+// the CPU takes by blocks.
 func TestCUDASamplingOnCPU(t *testing.T) {
 	e := runtimetest.Test(t)
 	r := rand.New(rand.NewPCG(51, 52))
@@ -104,7 +105,11 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !got.equal(want) {
+			tolerance := 0.0
+			if vocab > 1024 {
+				tolerance = 1e-4
+			}
+			if !got.equal(want, tolerance) {
 				t.Errorf("%d ids, choice %d: for CUDA %v, else %v", vocab, choice, got, want)
 			}
 		}
@@ -135,8 +140,10 @@ type sampled struct {
 	logp, entropy    []float32
 }
 
-func (s sampled) equal(o sampled) bool {
-	return slices.Equal(s.next, o.next) && slices.Equal(s.candidates, o.candidates) && slices.Equal(s.logp, o.logp) && slices.Equal(s.entropy, o.entropy)
+func (s sampled) equal(o sampled, tolerance float64) bool {
+	near := func(x, y float32) bool { return x == y || math.Abs(float64(x-y)) <= tolerance }
+	return slices.Equal(s.next, o.next) && slices.Equal(s.candidates, o.candidates) &&
+		slices.EqualFunc(s.logp, o.logp, near) && slices.EqualFunc(s.entropy, o.entropy, near)
 }
 
 // portsOf picks the values of ports.
