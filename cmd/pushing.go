@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -104,8 +105,19 @@ func (p *pusher) finish(run string) error {
 	p.mu.Unlock()
 	p.idle.Wait()
 	if p.failed {
-		return fmt.Errorf("the run is finished, but its last checkpoint could not be pushed to %s: onering push --model %s --to %s",
-			p.PushTo, shellQuoted(nearest(run)), p.PushTo)
+		return unpushed{fmt.Errorf("the run is finished, but its last checkpoint could not be pushed to %s: onering push --model %s --to %s",
+			p.PushTo, shellQuoted(nearest(run)), p.PushTo)}
 	}
 	return nil
+}
+
+// unpushed is the error of a finished run whose last push failed.
+type unpushed struct{ error }
+
+// apart takes the error of the last push out of that of a run, so that the summary is printed first.
+func apart(err error) (run, push error) {
+	if late, ok := errors.AsType[unpushed](err); ok {
+		return nil, late.error
+	}
+	return err, nil
 }

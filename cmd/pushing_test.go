@@ -29,6 +29,12 @@ func TestPushWhileTraining(t *testing.T) {
 			t.Errorf("%s was not pushed", name)
 		}
 	}
+	t.Setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+	code, stdout, stderr = command(t, "", "train", "--quiet", "--json", "--report=false", "--out", dir+"-3", "--set", "output.push_to=me/mine", "--set", "train.rounds=1",
+		"--set", "rollout.prompts_per_round=4", "--set", "train.batch_size=32", "--set", "eval.suites=")
+	if code != 1 || !strings.Contains(stdout, `"rounds":1`) || !strings.Contains(stderr, "onering push --model ") {
+		t.Errorf("code %d: the summary of a run whose last push failed is missing\n%s%s", code, stdout, stderr)
+	}
 	t.Setenv("HF_TOKEN", "")
 	code, _, stderr = command(t, "", "train", "--quiet", "--out", dir+"-2", "--set", "output.push_to=me/mine")
 	if code == 0 || !strings.Contains(stderr, `output.push_to = "me/mine": `) || !strings.Contains(stderr, "set HF_TOKEN") {

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -157,14 +158,15 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 			return sft.NewOn(x.local, s, x.list, x.heldOut)
 		},
 	})
+	err, late := apart(err)
 	if err != nil {
 		return err
 	}
 	if s.JSON {
-		return cli.WriteLine(c.OutOrStdout(), end)
+		return errors.Join(cli.WriteLine(c.OutOrStdout(), end), late)
 	}
 	config.print(c.OutOrStdout(), end, x.list)
-	return nil
+	return late
 }
 
 // print prints what was learned, where the result is and the next commands to type.

@@ -82,14 +82,15 @@ func newTrain() *cobra.Command {
 		if err = takeSizes(c, t, r, o.Resume); err == nil {
 			end, err = trainOn(c, t, &r.Config, o)
 		}
+		err, late := apart(err)
 		if err := t.End(err); err != nil {
 			return err
 		}
 		if o.JSON {
-			return cli.WriteLine(c.OutOrStdout(), end)
+			return errors.Join(cli.WriteLine(c.OutOrStdout(), end), late)
 		}
 		printSummary(c.OutOrStdout(), end, r.Config)
-		return nil
+		return late
 	})
 	s.register(c, "model.path", "model.template", "data.train", "data.prompt", "data.answer", "objective.name=objective",
 		"optimizer.learning_rate=lr", "output.dir", "lora.on")

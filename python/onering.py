@@ -51,8 +51,12 @@ def _arguments(settings: Record) -> list[str]:
     """Flags for settings: --set for the keys of a dict, else --name value."""
     flags: list[str] = []
     for name, value in settings.items():
+        if value is None:
+            continue
         if isinstance(value, dict):
             for key, inner in value.items():
+                if inner is None:
+                    continue
                 flags += ["--set", f"{name}.{key}={json.dumps(inner)}"]
             continue
         flag = "--" + name.replace("_", "-")
@@ -115,12 +119,11 @@ class Run(_Process):
 
     def wait(self) -> Record:
         """Wait for the end and return the summary that the program prints."""
-        if not hasattr(self, "_summary"):
-            text, _ = self._process.communicate()
-            if self._process.returncode != 0:
-                raise Error(self.said().strip())
-            self._summary: Record = json.loads(text)
-        return self._summary
+        if not hasattr(self, "_printed"):
+            self._printed, _ = self._process.communicate()
+        if self._process.returncode != 0:
+            raise Error(self.said().strip())
+        return json.loads(self._printed)
 
     def rollouts(self, n: int) -> list[Record]:
         """The responses that were sampled in round n, from 1: prompt, text, reward, advantage, log-probs."""
@@ -147,6 +150,7 @@ def evaluate(model: str, *suites: str, **settings: Any) -> Record:
 
 def generate(model: str, prompts: Iterable[str | Record], **settings: Any) -> list[Record]:
     """Answer prompts, which are texts or rows such as {"messages": [...]}: onering generate."""
+    prompts = [prompts] if isinstance(prompts, (str, dict)) else prompts
     rows = ({"prompt": p} if isinstance(p, str) else p for p in prompts)
     text = "".join(json.dumps(row) + "\n" for row in rows)
     return [json.loads(line) for line in _run(["generate", f"--model={model}", *_arguments(settings)], text).splitlines()]

@@ -63,12 +63,33 @@ func (v *Vocabulary) Grammar(f Form) (*Grammar, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
+	if !prune(b.nodes)[first] {
+		return nil, errors.New("no text has this form: what it asks for contradicts itself, or nests without an end")
+	}
 	g := &Grammar{vocabulary: v, nodes: b.nodes}
 	g.classify()
 	g.forget()
 	g.start = g.close([]item{{first, nil}})
 	_, _, err := g.Begin().Next()
 	return g, err
+}
+
+// prune takes from forks the ways from which no text ends, and reports from which nodes one does.
+func prune(nodes []node) []bool {
+	ends := make([]bool, len(nodes))
+	for more := true; more; {
+		more = false
+		for i, n := range nodes {
+			is := n.kind == end || n.kind == fork && slices.ContainsFunc(n.forks, func(to int) bool { return ends[to] }) ||
+				n.kind != fork && n.kind != end && ends[n.next] && (n.kind != call || ends[n.first])
+			more = more || is && !ends[i]
+			ends[i] = ends[i] || is
+		}
+	}
+	for i := range nodes {
+		nodes[i].forks = slices.DeleteFunc(nodes[i].forks, func(to int) bool { return !ends[to] })
+	}
+	return ends
 }
 
 // classify sets the classes of bytes.

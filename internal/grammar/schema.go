@@ -37,10 +37,11 @@ type reader struct {
 	exact bool
 	refs  map[string]Form // by pointer
 	left  map[string]bool // keywords that are left to the model
+	depth int             // of the schema that is read
 }
 
 func newReader(text []byte, exact bool) *reader {
-	return &reader{text, exact, map[string]Form{}, map[string]bool{}}
+	return &reader{root: text, exact: exact, refs: map[string]Form{}, left: map[string]bool{}}
 }
 
 // leave leaves a keyword to the model, if that may be.
@@ -74,6 +75,10 @@ func (r *reader) form(text []byte, at string) (Form, error) {
 	case "false":
 		return nil, fmt.Errorf("%s: false allows no value", at)
 	}
+	if r.depth++; r.depth > 4*maxDepth {
+		return nil, fmt.Errorf("schemas nest deeper than %d", 4*maxDepth)
+	}
+	defer func() { r.depth-- }()
 	s, err := r.read(text, at)
 	if err != nil {
 		return nil, err

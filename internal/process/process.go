@@ -550,6 +550,9 @@ func (l *Lines) deliver(line []byte) error {
 		ID *int `json:"id"`
 	}
 	if err := strict.JSON(line, &head); err != nil {
+		if bytes.Contains(line, []byte("NaN")) || bytes.Contains(line, []byte("Infinity")) {
+			return fmt.Errorf("%s has NaN or Infinity, which are not JSON: %w", Excerpt(line), err)
+		}
 		return fmt.Errorf("%s is not an answer: %w; what is not one belongs on standard error", Excerpt(line), err)
 	}
 	if head.ID == nil {

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -63,6 +64,11 @@ func (x function) written(f *Format) (grammar.Form, []string, error) {
 		return grammar.Arguments(schema, x.Strict, grammar.Writing{Before: func(name string) string { return name + "=" }, Between: ", "})
 	case "gemma":
 		return grammar.Until(f.close), nil, nil // its values are not held
+	}
+	var of map[string]json.RawMessage
+	if json.Unmarshal(schema, &of) == nil && isNull(of["type"]) && of["$ref"] == nil { // arguments are an object, also where the schema does not say so
+		of["type"] = json.RawMessage(`"object"`)
+		schema, _ = json.Marshal(of)
 	}
 	return grammar.Schema(schema, x.Strict)
 }

@@ -166,7 +166,7 @@ func TestEveryObjectiveLearns(t *testing.T) {
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			if name == "command" {
+			if name == "command" || name == "http" {
 				t.Skip("it learns by the program that is given, in cmd's script objective-command")
 			}
 			c := embedded(t, name, 0, 8)

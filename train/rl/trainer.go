@@ -207,6 +207,7 @@ func ReadSummary(dir string) (Summary, error) {
 			s.Early = reason
 		}
 	})
+	s.Seconds = s.seconds
 	s.compare()
 	return s, err
 }
