@@ -551,7 +551,7 @@ func (l *Lines) deliver(line []byte) error {
 	}
 	if err := strict.JSON(line, &head); err != nil {
 		if bytes.Contains(line, []byte("NaN")) || bytes.Contains(line, []byte("Infinity")) {
-			return fmt.Errorf("%s has NaN or Infinity, which are not JSON: %w", Excerpt(line), err)
+			return fmt.Errorf("%s is not an answer: %w; NaN and Infinity are not JSON", Excerpt(line), err)
 		}
 		return fmt.Errorf("%s is not an answer: %w; what is not one belongs on standard error", Excerpt(line), err)
 	}
