@@ -25,6 +25,7 @@ type pusher struct {
 	next   string // the one to push next; "" if there is none
 	now    string // the one that is being pushed
 	failed bool   // the newest push failed
+	pushed string // the newest one that was pushed
 	idle   sync.WaitGroup
 }
 
@@ -78,7 +79,9 @@ func (p *pusher) begin(checkpoint string) {
 					"checkpoint", checkpoint, "to", p.PushTo, "reason", err)
 			}
 			p.mu.Lock()
-			p.failed = err != nil
+			if p.failed = err != nil; !p.failed {
+				p.pushed = checkpoint
+			}
 			checkpoint = p.next
 			p.now, p.next = checkpoint, ""
 			p.mu.Unlock()
@@ -93,17 +96,23 @@ func (p *pusher) Needs(checkpoint string) bool {
 	return checkpoint == p.now || checkpoint == p.next
 }
 
-// finish pushes the result of a run, and waits for it. Its error names the command that does the
-// same later.
+// finish pushes the result of a run unless that was pushed, and waits for it. Its error names the
+// command that does the same later.
 func (p *pusher) finish(run string) error {
 	last, err := train.Folder(run).Model()
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
-	p.begin(last)
+	if p.next != last { // the result comes in its place
+		p.next = ""
+	}
 	p.mu.Unlock()
 	p.idle.Wait()
+	if p.pushed != last {
+		p.begin(last)
+		p.idle.Wait()
+	}
 	if p.failed {
 		return unpushed{fmt.Errorf("the run is finished, but its last checkpoint could not be pushed to %s: onering push --model %s --to %s",
 			p.PushTo, shellQuoted(nearest(run)), p.PushTo)}
