@@ -82,7 +82,7 @@ func newWatch() *cobra.Command {
 
 // writeStatus prints the summary of a run so far.
 func writeStatus(w io.Writer, dir string) error {
-	_, done, err := report.View(dir, 80, 1)
+	run, err := report.ReadRun(dir)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func writeStatus(w io.Writer, dir string) error {
 	return cli.WriteLine(w, struct {
 		rl.Summary
 		Done bool `json:"done"`
-	}{s, done})
+	}{s, run.Finished()})
 }
 
 // followRun draws the view again and again, until the run is finished or a signal

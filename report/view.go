@@ -25,7 +25,13 @@ func View(dir string, width, height int) (text string, done bool, err error) {
 		return "", false, err
 	}
 	rounds, _ := strconv.Atoi(r.Config["train.rounds"])
-	return draw(r, samples, rounds, width, height), rounds > 0 && r.Rounds.Len() >= rounds || r.Early != "", nil
+	return draw(r, samples, rounds, width, height), r.Finished(), nil
+}
+
+// Finished says whether the run has nothing more to do.
+func (r *Run) Finished() bool {
+	rounds, _ := strconv.Atoi(r.Config["train.rounds"])
+	return rounds > 0 && r.Rounds.Len() >= rounds || r.Early != ""
 }
 
 // shownMetrics are the metrics that a view shows, one per line.

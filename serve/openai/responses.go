@@ -287,8 +287,8 @@ func (f *responsesForm) finished(j *job) map[string]any {
 }
 
 func (f *responsesForm) opening(j *job) []sent {
-	return []sent{f.event("response.created", map[string]any{"response": f.response(j, "in_progress", []any{})}),
-		f.event("response.in_progress", map[string]any{"response": f.response(j, "in_progress", []any{})})}
+	x := f.response(j, "in_progress", []any{})
+	return []sent{f.event("response.created", map[string]any{"response": x}), f.event("response.in_progress", map[string]any{"response": x})}
 }
 
 func (f *responsesForm) closing(j *job) []sent {
