@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -83,9 +84,9 @@ func (b *blockwise) open() error {
 		}
 		sizes[".nested_quant_map"], sizes[".nested_absmax"] = 256, (blocks+s.Nested-1)/s.Nested
 	}
-	for end, want := range sizes {
-		if t, ok := b.folder.Info(b.name + end); !ok || t.Elements != want {
-			return fmt.Errorf("%q has %d elements, want %d", b.name+end, t.Elements, want)
+	for _, end := range slices.Sorted(maps.Keys(sizes)) {
+		if t, ok := b.folder.Info(b.name + end); !ok || t.Elements != sizes[end] {
+			return fmt.Errorf("%q has %d elements, want %d", b.name+end, t.Elements, sizes[end])
 		}
 	}
 	if b.numbers, err = b.floats(".quant_map", 0, 16); err == nil && sizes[".nested_quant_map"] > 0 {
