@@ -307,7 +307,7 @@ func splitWords(s string) []string {
 
 // TestUnwritten: output that cannot be written is a failure, for every command and for help.
 func TestUnwritten(t *testing.T) {
-	for _, args := range [][]string{{"version"}, {"version", "--json"}, {"objectives"}, {"rewards"}, {"--help"}, {"train", "--help"}} {
+	for _, args := range [][]string{{"version"}, {"--version"}, {"version", "--json"}, {"objectives"}, {"rewards"}, {"--help"}, {"train", "--help"}} {
 		var stderr bytes.Buffer
 		if code := run(args, strings.NewReader(""), full{}, &stderr); code != exitFailed || stderr.String() != "onering: no space\n" {
 			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())

@@ -37,7 +37,7 @@ func newPusher(ctx context.Context, p train.Pushing, options hub.Options) (*push
 	}
 	options.Progress = nil // the terminal shows the run
 	as := hub.PushOptions{Options: options, Private: p.PushPrivate}
-	if err := hub.CheckPush(p.PushTo, as); err != nil {
+	if err := hub.CheckPush(ctx, p.PushTo, as); err != nil {
 		return nil, fmt.Errorf("output.push_to = %q: %w", p.PushTo, err)
 	}
 	return &pusher{Pushing: p, ctx: ctx, push: func(ctx context.Context, checkpoint string) error {

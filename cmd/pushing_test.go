@@ -29,6 +29,11 @@ func TestPushWhileTraining(t *testing.T) {
 			t.Errorf("%s was not pushed", name)
 		}
 	}
+	t.Setenv("HF_TOKEN", "another")
+	code, _, stderr = command(t, "", "train", "--quiet", "--out", dir+"-4", "--set", "output.push_to=me/mine")
+	if code == 0 || !strings.Contains(stderr, `output.push_to = "me/mine": `) || !strings.Contains(stderr, "or is not valid") {
+		t.Errorf("code %d: a run with a token that the hub does not know begins\n%s", code, stderr)
+	}
 	t.Setenv("HF_ENDPOINT", "http://127.0.0.1:9")
 	code, stdout, stderr = command(t, "", "train", "--quiet", "--json", "--report=false", "--out", dir+"-3", "--set", "output.push_to=me/mine", "--set", "train.rounds=1",
 		"--set", "rollout.prompts_per_round=4", "--set", "train.batch_size=32", "--set", "eval.suites=")

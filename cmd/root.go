@@ -227,6 +227,8 @@ func newRoot() *cobra.Command {
 		newImport(), newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newSFT(), newStep(), newSweep(),
 		newTokenize(), newTrain(), newVerify(), newVersion(), newWatch(), newWeights(),
 	)
+	root.Version = readVersion().String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	for _, p := range plugins {
 		root.AddCommand(p.command())
 	}
@@ -374,6 +376,10 @@ func (v buildVersion) commit() string {
 	return text
 }
 
+func (v buildVersion) String() string {
+	return fmt.Sprintf("onering %s %s %s, %s", v.Version, v.Go, v.Platform, v.commit())
+}
+
 func newVersion() *cobra.Command {
 	var asJSON bool
 	c := newCommand("version", nil, func(c *cobra.Command, _ []string) error {
@@ -381,7 +387,7 @@ func newVersion() *cobra.Command {
 		if asJSON {
 			return cli.WriteLine(c.OutOrStdout(), v)
 		}
-		fmt.Fprintf(c.OutOrStdout(), "onering %s %s %s, %s\n", v.Version, v.Go, v.Platform, v.commit())
+		fmt.Fprintln(c.OutOrStdout(), v)
 		return nil
 	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

@@ -103,6 +103,7 @@ func TestSchema(t *testing.T) {
 		{`{"enum": ["a", "b\"c", 3, null, {"d": [1]}]}`, `"a"|"b\"c"|3|null|{"d":[1]}`, `"b"|a|{"d":[2]}`},
 		{`{"const": "é"}`, `"é"`, `"e"`},
 		{`{"anyOf": [{"type": "integer"}, {"type": "null"}]}`, `1|null`, `"a"`},
+		{`{"oneOf": [{"type": "integer"}, {"type": "string"}], "anyOf": [{"enum": [1]}, {"enum": [2]}]}`, `1|2`, `3`},
 		{`{"oneOf": [{"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]}, {"type": "object", "properties": {"k": {"const": "b"}, "n": {"type": "integer"}}, "required": ["k", "n"]}], "discriminator": {"propertyName": "k"}}`,
 			`{"k":"a"}|{"k":"b","n":1}`, `{"k":"b"}|{"k":"a","n":1}`},
 		{`{"type": ["string", "null"], "maxLength": 2}`, `"ab"|""|null|"é☃"`, `"abc"|1`},

@@ -193,7 +193,11 @@ func (r *reader) merged(text []byte, at string) (schema, error) {
 // whole is the form of a schema without references.
 func (r *reader) whole(s schema, at string) (Form, error) {
 	var ways, values []json.RawMessage
-	if err := errors.Join(s.get("anyOf", at, &ways), s.get("oneOf", at, &ways), s.get("enum", at, &values)); err != nil {
+	split := "anyOf"
+	if s["oneOf"] != nil {
+		split = "oneOf" // each of its ways is held to an anyOf beside it
+	}
+	if err := errors.Join(s.get(split, at, &ways), s.get("enum", at, &values)); err != nil {
 		return nil, err
 	}
 	if s["const"] != nil {
@@ -208,17 +212,17 @@ func (r *reader) whole(s schema, at string) (Form, error) {
 	return forms(ways, OneOf, func(way json.RawMessage) (Form, error) {
 		around := maps.Clone(s) // what stands beside the ways holds for each
 		maps.DeleteFunc(around, func(name string, _ json.RawMessage) bool {
-			return slices.Contains(annotations, name) || slices.Contains([]string{"anyOf", "oneOf", "nullable"}, name)
+			return slices.Contains(annotations, name) || slices.Contains([]string{split, "nullable"}, name)
 		})
 		if len(around) == 0 {
-			return r.form(way, at+"/anyOf")
+			return r.form(way, at+"/"+split)
 		}
 		around["allOf"] = slices.Concat([]byte("["), way, []byte("]"))
 		text, err := json.Marshal(around)
 		if err != nil {
 			return nil, err
 		}
-		return r.form(text, at+"/anyOf")
+		return r.form(text, at+"/"+split)
 	})
 }
 

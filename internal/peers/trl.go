@@ -47,6 +47,7 @@ func TRL(text []byte, processes, rows int) (*Run, error) {
 	t.sizes(processes)
 	t.rollout()
 	t.objective()
+	c.rewards("reward_funcs", "reward_model_name_or_path")
 	t.optimizer()
 	c.rounds(c.count("max_steps", -1), t.steps, c.number("num_train_epochs", 3), rows, t.prompts, "num_train_epochs")
 	c.set("train.batch_size", t.batch)
@@ -66,8 +67,8 @@ var trlAside = strings.Fields(`output_dir overwrite_output_dir logging_ log_ sav
 	remove_unused_columns ds3_gather_for_generation use_liger_kernel auto_find_batch_size cache_implementation
 	pad_to_multiple_of per_device_eval_batch_size num_generations_eval resume_from_checkpoint data_seed
 	use_transformers_ transformers_ trust_remote_code model_revision config quantization load_best_model_at_end
-	metric_for_best_model greater_is_better cast_lm_head_to_fp32 max_tool_calling_iterations reward_model_name_or_path
-	reward_funcs local_rank use_cpu average_tokens_across_devices`)
+	metric_for_best_model greater_is_better cast_lm_head_to_fp32 max_tool_calling_iterations
+	local_rank use_cpu average_tokens_across_devices`)
 
 // trl is a config of TRL with what its counts come to.
 type trl struct {

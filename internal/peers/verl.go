@@ -231,6 +231,7 @@ func (v verl) objective() {
 		v.refuseUnless("algorithm.gamma", 1, "rewards are not discounted over tokens")
 	}
 	v.refuseUnless("trainer.critic_warmup", 0, "verl leaves the policy as it is in these steps")
+	v.rewards("custom_reward_function.path", "reward.custom_reward_function.path", "reward_model.model.path", "reward.reward_model.model_path")
 	for _, buffer := range []string{"reward_model.overlong_buffer", "reward_model.reward_kwargs.overlong_buffer_cfg", "reward.reward_kwargs.overlong_buffer_cfg"} {
 		if v.on(buffer+".enable", false) {
 			v.note("the overlong buffer lowers rewards, which are not translated: it is overlong_length and overlong_cache of the objective dapo")

@@ -436,6 +436,11 @@ func StartLines(command []string, words Words) (*Lines, error) {
 	return l, nil
 }
 
+// A tooLate error is a context.DeadlineExceeded in words of its own.
+type tooLate struct{ error }
+
+func (tooLate) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // Ask asks a question, which encode writes for its id, and waits for the answer. A
 // process that does not answer within the limit is killed; a limit of 0 means none. If
 // ctx ends first, Ask returns and the process continues.
@@ -458,7 +463,7 @@ func (l *Lines) Ask(ctx context.Context, limit time.Duration, encode func(id int
 			input = nil
 			continue
 		case <-late:
-			l.Fail(fmt.Errorf("no answer to %s %d within %v s, the process is killed; %s", l.Unit, id, limit.Seconds(), l.Remedy))
+			l.Fail(tooLate{fmt.Errorf("no answer to %s %d within %v s, the process is killed; %s", l.Unit, id, limit.Seconds(), l.Remedy)})
 			continue
 		case <-ctx.Done():
 			l.abandon(id)

@@ -114,6 +114,8 @@ type Rule[T any] struct {
 type Suite[T any] struct {
 	New   func(name string) (T, error) // returns a registered plug-in by name
 	Rules []Rule[T]
+	// Hopeless, if not nil, reports whether no rule can be checked after one that failed in this way.
+	Hopeless func(error) bool
 	// Exempt, if not nil, says which rules a plug-in has to break, and why.
 	Exempt func(T) map[string]string
 }
@@ -162,7 +164,12 @@ func (s Suite[T]) Check(new func() T) error {
 	exempt, err := s.exemptions(new)
 	errs := []error{err}
 	for _, r := range s.Rules {
-		errs = append(errs, r.apply(new, exempt))
+		err := r.apply(new, exempt)
+		errs = append(errs, err)
+		if err != nil && s.Hopeless != nil && s.Hopeless(err) {
+			errs = append(errs, fmt.Errorf("the rules after %s were not checked", r.Name))
+			break
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -200,7 +207,11 @@ func (r Rule[T]) apply(new func() T, exempt map[string]string) (err error) {
 	var made []T
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("a method or the constructor panics: %v", v)
+			why, is := v.(error)
+			if !is {
+				why = fmt.Errorf("%v", v)
+			}
+			err = fmt.Errorf("a method or the constructor panics: %w", why)
 		}
 		for _, x := range made {
 			if c, ok := any(x).(io.Closer); ok {

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // PushOptions are further options for Push. It ignores NoWeights, and Revision must be a
@@ -95,12 +97,36 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (ou
 	return p.out, nil
 }
 
-// CheckPush returns what Push would refuse without asking the hub: a name, a branch, a missing
-// token.
-func CheckPush(name string, o PushOptions) error {
-	_, err := newPush(context.Background(), name, o)
-	return err
+// CheckPush returns why a push would be refused: a name, a branch, a token that is missing or that
+// the hub does not know, a repository that is public and should not be. It warns if the hub
+// does not answer now.
+func CheckPush(ctx context.Context, name string, o PushOptions) error {
+	p, err := newPush(ctx, name, o)
+	if err != nil {
+		return err
+	}
+	var stop context.CancelFunc
+	p.ctx, stop = context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	p.attempts, p.right = 1, "write"
+	err = p.look()
+	e, ok := errors.AsType[*fault](err)
+	switch {
+	case err == nil || ok && e.missing():
+		return nil
+	case ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Err == errPublic):
+		return err
+	}
+	slog.Warn("the hub does not answer now; checkpoints will be pushed when it does", "to", name, "reason", err)
+	return nil
 }
+
+// missing reports whether there is no such repository or branch, which a push makes.
+func (e *fault) missing() bool {
+	return e.Code == "RevisionNotFound" || e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized && e.Code == "RepoNotFound"
+}
+
+var errPublic = errors.New("public")
 
 // newPush reads where a push goes, and with which token.
 func newPush(ctx context.Context, name string, o PushOptions) (*push, error) {
@@ -152,9 +178,7 @@ func (p *push) wrong(format string, args ...any) error {
 func (p *push) prepare() error {
 	err := p.look()
 	var e *fault
-	missing := errors.As(err, &e) && e.Code != "RevisionNotFound" &&
-		(e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized && e.Code == "RepoNotFound")
-	if missing {
+	if errors.As(err, &e) && e.missing() && e.Code != "RevisionNotFound" {
 		if err = p.create(); err == nil {
 			err = p.look()
 		}
@@ -175,7 +199,7 @@ func (p *push) look() error {
 		return err
 	}
 	if p.options.Private && !i.private {
-		return &fault{Repo: p.repo.id, Err: errors.New("public"),
+		return &fault{Repo: p.repo.id, Err: errPublic,
 			Detail: "the repository is not private, and nothing was sent: make it private in its settings, or push without --private"}
 	}
 	p.parent, p.had = i.commit, i.files

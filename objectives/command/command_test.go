@@ -81,6 +81,15 @@ func TestConformance(t *testing.T) {
 		t.Errorf("weights that are twice the derivative pass: %v", err)
 	}
 	objectivetest.RunNew(t, fresh(objective(t, "counts")))
+	hangs := objective(t, "hangs")
+	err := objectivetest.Check(func() objectives.Objective {
+		o := fresh(hangs)().(*Program)
+		o.Timeout, o.Retries = 0.2, 0
+		return o
+	})
+	if err == nil || strings.Count(err.Error(), "no answer to step") != 1 || !strings.Contains(err.Error(), "the rules after derivative were not checked") {
+		t.Errorf("a program that hangs is asked again for every rule: %v", err)
+	}
 }
 
 func groups() [][]objectives.Trajectory {

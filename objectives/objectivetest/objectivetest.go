@@ -8,6 +8,8 @@
 package objectivetest
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"onering/internal/registry"
@@ -45,8 +47,11 @@ func exemptions(o objectives.Objective) map[string]string {
 	return nil
 }
 
+// hangs reports whether an objective's program, or its server, did not answer in time.
+func hangs(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
 // suite has the rules that methods of an objectives.Objective observe.
-var suite = registry.Suite[objectives.Objective]{New: objectives.New, Exempt: exemptions, Rules: []registry.Rule[objectives.Objective]{
+var suite = registry.Suite[objectives.Objective]{New: objectives.New, Exempt: exemptions, Hopeless: hangs, Rules: []registry.Rule[objectives.Objective]{
 	{Name: "defaults", Explanation: "New returns a fresh value every time, with defaults that Validate accepts and a toml name on every exported field", Check: checkDefaults},
 	{Name: "derivative", Explanation: "Weights is the derivative of Loss with respect to LogProb", Check: checkDerivative},
 	{Name: "direction", Explanation: "raising the log-probs of a response with positive advantage lowers the loss on policy; with negative advantage it raises it", Check: checkDirection},

@@ -137,9 +137,9 @@ func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job
 	if len(c.Stop) > 0 && m.Tokenizer == nil {
 		return nil, invalid("stop", "the model has no tokenizer, and stop needs one")
 	}
-	owner := string(c.Salt)
+	owner := "\n" + string(c.Salt) // no key has a line's end
 	if !s.SharePrefixes {
-		owner += KeyOf(r)
+		owner = KeyOf(r) + owner
 	}
 	now := time.Now()
 	return &job{common: c, model: m, counts: &s.counts, owner: owner, form: completions{},
@@ -289,6 +289,7 @@ func (j *job) usage() *usage {
 	}
 	for i, c := range j.choices {
 		u.Completion += len(c.ids)
+		u.Details.Thoughts += c.thinking
 		if i%j.samples() == 0 {
 			u.PromptDetails.Cached += c.cached
 		}
@@ -416,6 +417,7 @@ type choice struct {
 	calls    []tools.Call
 
 	cached        int // number of tokens of its prompt that were not computed
+	thinking      int // number of tokens inside its thought
 	ids           []int32
 	logp          []float32
 	top           [][]sampler.Candidate // likeliest tokens of each token, if asked for
@@ -490,6 +492,8 @@ func (c *choice) add(e event) (p piece) {
 		if e.finish != "" {
 			more, rest := c.thoughts.End()
 			p.thought, p.text = p.thought+more, p.text+rest
+		} else if c.thoughts.Inside() {
+			c.thinking++
 		}
 	}
 	if c.reader != nil {
@@ -506,15 +510,17 @@ func (c *choice) add(e event) (p piece) {
 // call reads the calls in a piece, perhaps the last one.
 func (c *choice) call(p *piece, ends bool) {
 	p.text, p.calls = c.reader.Add(p.text)
+	cut := false // the limit cut off a call
 	if ends {
-		rest, last, _ := c.reader.End() // text that is not a call stays text
+		rest, last, err := c.reader.End() // text that is not a call stays text
 		p.text, p.calls = p.text+rest, append(p.calls, last...)
+		cut = err != nil && c.finish == string(sampler.Length)
 	}
 	if c.job.single {
 		p.calls = p.calls[:min(len(p.calls), 1-len(c.calls))]
 	}
 	c.calls = append(c.calls, p.calls...)
-	if ends && len(c.calls) > 0 {
+	if ends && len(c.calls) > 0 && !cut {
 		c.finish = "tool_calls"
 	}
 }

@@ -45,6 +45,7 @@ type messages struct {
 // An answerFormat is a schema of an answer.
 type answerFormat struct {
 	Type   string          `json:"type"`
+	Name   string          `json:"name"`
 	Schema json.RawMessage `json:"schema"`
 }
 

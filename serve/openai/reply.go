@@ -99,6 +99,9 @@ type usage struct {
 	PromptDetails struct {
 		Cached int `json:"cached_tokens"` // of a prompt that were kept of earlier ones
 	} `json:"prompt_tokens_details"`
+	Details struct {
+		Thoughts int `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
 }
 
 // completionLogprobs are the log-probs in answers of /v1/completions.

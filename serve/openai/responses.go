@@ -236,7 +236,8 @@ func (f *responsesForm) response(j *job, status string, output []any) map[string
 	q := f.q
 	text := map[string]any{"format": map[string]any{"type": cmp.Or(q.Text.Format.Type, "text")}}
 	if q.Text.Format.Schema != nil {
-		text["format"] = map[string]any{"type": q.Text.Format.Type, "name": "answer", "schema": q.Text.Format.Schema, "strict": q.Text.Format.Strict}
+		format := q.Text.Format
+		text["format"] = map[string]any{"type": format.Type, "name": cmp.Or(format.Name, "answer"), "schema": format.Schema, "strict": format.Strict}
 	}
 	tools := []any{}
 	for _, t := range q.Tools {
@@ -261,7 +262,7 @@ func (f *responsesForm) response(j *job, status string, output []any) map[string
 	if status != "in_progress" {
 		u := j.usage()
 		x["usage"] = map[string]any{"input_tokens": u.Prompt, "input_tokens_details": u.PromptDetails, "output_tokens": u.Completion,
-			"output_tokens_details": map[string]int{"reasoning_tokens": 0}, "total_tokens": u.Total}
+			"output_tokens_details": u.Details, "total_tokens": u.Total}
 	}
 	return x
 }

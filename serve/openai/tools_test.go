@@ -97,6 +97,8 @@ func TestCalls(t *testing.T) {
 		{hermes, one, `"messages": [{"role": "user", "content": "a"}]`, one, nil, "stop"},
 		{hermes, "é <tool_call>{nothing}</tool_call> b", withTools, "é <tool_call>{nothing}</tool_call> b", nil, "stop"},
 		{hermes, one, withTools + `, "max_tokens": 20`, one[:20], nil, "length"},
+		{hermes, one + two, withTools + fmt.Sprintf(`, "max_tokens": %d`, len(one)+20), strings.TrimSpace(two[:20]), []string{`f {"n": 1}`}, "length"},
+		{hermes, one + "and so on", withTools + fmt.Sprintf(`, "max_tokens": %d`, len(one)+5), "and s", []string{`f {"n": 1}`}, "tool_calls"},
 		{hermes, "I call STOP " + one, withTools + `, "stop": "STOP"`, "I call ", nil, "stop"},
 		{hermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 3}}\n</tool_call>", withTools + `, "tool_choice": "required"`, "", []string{`f {"n": 3}`}, "tool_calls"},
 		{hermes, "no", withTools + `, "tool_choice": "required", "max_tokens": 12`, "<tool_call>\n", nil, "length"},
