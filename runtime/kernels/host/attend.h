@@ -31,11 +31,10 @@ MIX(2, 1)
 MIX(1, 4)
 #define MIXES(rows, vectors) (rows == 6 ? vectors == 4 ? mix_6x4 : mix_6x1 : rows == 2 ? vectors == 4 ? mix_2x4 : mix_2x1 : vectors == 4 ? mix_1x4 : mix_1x1)
 #else
-enum { MIX_ROWS = 2, MIX_VECTORS = 2 };
-MIX(2, 2)
+enum { MIX_ROWS = 6, MIX_VECTORS = 1 };
+MIX(6, 1)
 MIX(2, 1)
-MIX(1, 2)
-#define MIXES(rows, vectors) (rows == 2 ? vectors == 2 ? mix_2x2 : mix_2x1 : vectors == 2 ? mix_1x2 : mix_1x1)
+#define MIXES(rows, vectors) (rows == 6 ? mix_6x1 : rows == 2 ? mix_2x1 : mix_1x1)
 #endif
 MIX(1, 1)
 

@@ -178,6 +178,7 @@ INLINE lanes power(lanes t) { return TWO(OP); }
 #undef OP
 INLINE shorts32 load32(const uint16_t *p) { return (shorts32){{_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 16))}}; }
 INLINE shorts32 load32_some(const uint16_t *p, int n) {
+	if (n == 16) return (shorts32){{_mm256_loadu_si256((const __m256i *)p), _mm256_setzero_si256()}};
 	uint16_t few[32] = {0};
 	return load32(memcpy(few, p, n * 2));
 }
@@ -187,6 +188,31 @@ INLINE __m256 even(__m256i v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 
 #define OP(i) _mm256_fmadd_ps(even(a.v[i]), even(b.v[i]), _mm256_fmadd_ps(odd(a.v[i]), odd(b.v[i]), s.v[i]))
 INLINE lanes products(lanes s, shorts32 a, shorts32 b) { return TWO(OP); }
 #undef OP
+// A pair of a left operand is split into its odd and its even number, once for many columns, and
+// one of a right operand where it is multiplied.
+enum { PARTS = 2 };
+typedef float left;
+#define PART_OF lanes
+INLINE void split(left *to, const uint32_t *pairs, int n, int step) {
+	for (int i = 0; i < n; i++) to[i] = float_of(pairs[i] & 0xffff0000), to[i + step] = float_of(pairs[i] << 16);
+}
+INLINE __m256 part8(const int p, const uint16_t *x) {
+	static const uint16_t odds[16] __attribute__((aligned(32))) = {0, 0xffff, 0, 0xffff, 0, 0xffff, 0, 0xffff, 0, 0xffff, 0, 0xffff, 0, 0xffff, 0, 0xffff};
+	__m256i v = _mm256_loadu_si256((const __m256i *)x);
+	if (p) return even(v);
+	__asm__("vandps %1, %0, %0" : "+x"(v) : "m"(*(const __m256i *)odds)); // no register is left for a mask
+	return _mm256_castsi256_ps(v);
+}
+INLINE void split16(float *to, int step, const uint16_t *x, int n) {
+	__m256i v = load32_some(x, n).v[0];
+	_mm256_store_ps(to, odd(v)), _mm256_store_ps(to + step, even(v));
+}
+INLINE void split16_wide(float *to, int step, const float *x, int n) {
+	lanes v = load_some(x, n);
+	_mm256_store_ps(to, v.v[0]), _mm256_store_ps(to + step, v.v[1]);
+}
+INLINE lanes part(const int p, shorts32 v) { return p ? (lanes){{even(v.v[0]), even(v.v[1])}} : (lanes){{odd(v.v[0]), odd(v.v[1])}}; }
+INLINE lanes times(lanes s, left a, lanes b) { return fma3(set(a), b, s); }
 INLINE void interleave(uint32_t *to, const uint16_t *even, const uint16_t *odd, int n) {
 	int i = 0;
 	if (odd) for (; i + 8 <= n; i += 8) {
@@ -195,6 +221,14 @@ INLINE void interleave(uint32_t *to, const uint16_t *even, const uint16_t *odd, 
 	}
 	for (; i < n; i++) to[i] = even[i] | (uint32_t)(odd ? odd[i] : 0) << 16;
 }
+// sums4 are the sums of four, by a tree: lanes 8 apart first, then 4, 2 and 1.
+#define OP(x) _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1))
+INLINE __m128 sums4(lanes a, lanes b, lanes c, lanes d) {
+	__m128 p = OP(_mm256_add_ps(a.v[0], a.v[1])), q = OP(_mm256_add_ps(b.v[0], b.v[1])), r = OP(_mm256_add_ps(c.v[0], c.v[1])), s = OP(_mm256_add_ps(d.v[0], d.v[1]));
+	p = _mm_add_ps(_mm_movelh_ps(p, q), _mm_movehl_ps(q, p)), r = _mm_add_ps(_mm_movelh_ps(r, s), _mm_movehl_ps(s, r));
+	return _mm_add_ps(_mm_shuffle_ps(p, r, 0x88), _mm_shuffle_ps(p, r, 0xdd));
+}
+#undef OP
 INLINE float sum16(lanes x) {
 	__m256 a = _mm256_add_ps(x.v[0], x.v[1]);
 	__m128 c = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -264,6 +298,14 @@ INLINE float largest16(lanes x) {
 INLINE void narrow32(uint16_t *p, lanes a, lanes b) { _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(b, a)); }
 #else
 INLINE void narrow32(uint16_t *p, lanes a, lanes b) { narrow_some(p, a, 16), narrow_some(p + 16, b, 16); }
+#endif
+#if KIND != AVX2
+enum { PARTS = 1 };
+#define PART_OF shorts32
+typedef uint32_t left __attribute__((may_alias)); // also a pair where it lies
+INLINE void split(left *to, const uint32_t *pairs, int n, int step) { memcpy(to, pairs, n * 4); }
+INLINE shorts32 part(const int p, shorts32 v) { return v; }
+INLINE lanes times(lanes s, left a, shorts32 b) { return products(s, pair(a), b); }
 #endif
 INLINE lanes widen(const uint16_t *p) { return widen_some(p, 16); }
 INLINE void narrow(uint16_t *p, lanes x) { narrow_some(p, x, 16); }

@@ -1,7 +1,7 @@
 // Products. Each sum of a forward product is that of 16 lanes in the order of k, two numbers of
 // bfloat16 or one of float32 to a lane, then a tree over the lanes, for every 1,024 of k. Each sum
 // of an outer product is in the order of k. So a result depends on its row and its column alone.
-enum { DEEP = 1024, WIDE_ROWS = 48, SOME_COLUMNS = 8, MOST_COLUMNS = 128 };
+enum { DEEP = 1024, WIDE_ROWS = KIND == AVX2 ? 32 : 48, SOME_COLUMNS = 8, MOST_COLUMNS = 128, TALL = 6 };
 
 // A matrix [n,ld] is held in a type; see kernels.h.
 typedef struct {
@@ -29,6 +29,8 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 #define LOAD load32
 #define LOAD_SOME load32_some
 #define TIMES products
+#define LOAD_PART part8
+#define SPLIT16 split16
 #define PUT narrow_some
 #define PUT_TWO narrow32
 #include "tiles.h"
@@ -39,6 +41,8 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 #define LOAD load
 #define LOAD_SOME load_some
 #define TIMES(sum, a, b) fma3(a, b, sum)
+#define LOAD_PART(p, at) _mm256_loadu_ps(at)
+#define SPLIT16 split16_wide
 #define PUT store_some
 #define PUT_TWO(p, a, b) store(p, a), store(p + 16, b)
 #include "tiles.h"
@@ -139,13 +143,11 @@ static void gate_up(const multiplication *j, size_t task) {
 }
 
 #if KIND == AVX512
-enum { STRIP = 12, VECTORS = 2 };
+enum { STRIP = 12, VECTORS = 2, PAIRS = 1024 };
 #else
-enum { STRIP = 4, VECTORS = 1 };
+enum { STRIP = 6, VECTORS = 1, PAIRS = 256 };
 #endif
-enum { PANEL = 16 * VECTORS, PAIRS = 1024 }; // pairs of k that are multiplied at a time
-
-typedef uint32_t two __attribute__((may_alias)); // a pair of numbers of bfloat16
+enum { PANEL = 16 * VECTORS }; // PAIRS pairs of k are multiplied at a time
 
 // A panel has PANEL columns of b: of each pair of rows PANEL pairs. What is missing is zero.
 static void pack(const multiplication *j, size_t panel) {
@@ -166,31 +168,29 @@ static void pack(const multiplication *j, size_t panel) {
 	}
 }
 
-// strip is the same for STRIP rows of op(a), of which there may be fewer.
-static void strip(const onering_product *p, int64_t row, int64_t rows, int64_t first, int64_t pairs, uint32_t *to) {
+// strip splits the pairs of STRIP rows of op(a), of which there may be fewer.
+static void strip(const onering_product *p, int64_t row, int64_t rows, int64_t first, int64_t pairs, left *to) {
 	const uint16_t *a = p->a;
-	if (rows < STRIP) memset(to, 0, pairs * STRIP * 4);
-	for (int64_t i = 0; i < pairs; i++, to += STRIP) {
+	for (int64_t i = 0; i < pairs; i++, to += STRIP * PARTS) {
 		int64_t k = 2 * (first + i);
-		if (p->turn_a) interleave(to, a + k * p->m + row, k + 1 < p->k ? a + (k + 1) * p->m + row : NULL, rows);
+		uint32_t both[STRIP] = {0};
+		if (p->turn_a) interleave(both, a + k * p->m + row, k + 1 < p->k ? a + (k + 1) * p->m + row : NULL, rows);
 		else for (int64_t r = 0; r < rows; r++) {
 			const uint16_t *at = a + (row + r) * p->k + k;
-			to[r] = at[0] | (uint32_t)(k + 1 < p->k ? at[1] : 0) << 16;
+			both[r] = at[0] | (uint32_t)(k + 1 < p->k ? at[1] : 0) << 16;
 		}
+		split(to, both, STRIP, STRIP);
 	}
 }
 
 // outer_tile is STRIP rows by a panel: number i of row r of the left operand is a[r * row + i * step].
-static __attribute__((noinline)) void outer_tile(int64_t pairs, const two *a, int64_t row, int64_t step, const uint32_t *b, float *y, int64_t ldy, int onto) {
+static __attribute__((noinline)) void outer_tile(int64_t pairs, const left *a, int64_t row, int64_t step, const uint32_t *b, float *y, int64_t ldy, int onto) {
 	lanes sum[STRIP][VECTORS];
 	UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) sum[r][c] = onto ? load(y + r * ldy + 16 * c) : set(0);
-	for (int64_t i = 0; i < pairs; i++) {
-		shorts32 w[VECTORS];
-		UNROLL for (int c = 0; c < VECTORS; c++) w[c] = load32((const uint16_t *)(b + i * PANEL + 16 * c));
-		UNROLL for (int r = 0; r < STRIP; r++) {
-			shorts32 x = pair(a[r * row + i * step]);
-			UNROLL for (int c = 0; c < VECTORS; c++) sum[r][c] = products(sum[r][c], x, w[c]);
-		}
+	for (int64_t i = 0; i < pairs; i++) UNROLL for (int q = 0; q < PARTS; q++, a += step) {
+		PART_OF w[VECTORS];
+		UNROLL for (int c = 0; c < VECTORS; c++) w[c] = part(q, load32((const uint16_t *)(b + i * PANEL + 16 * c)));
+		UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) sum[r][c] = times(sum[r][c], a[r * row], w[c]);
 	}
 	UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) store(y + r * ldy + 16 * c, sum[r][c]);
 }
@@ -199,18 +199,18 @@ static void outer(const multiplication *j, size_t task) {
 	const onering_product *p = j->p;
 	int64_t row, column, columns, rows = block(j, task, &row, &column, &columns), strips = (rows + STRIP - 1) / STRIP;
 	int64_t all = (p->k + 1) / 2, ld = (columns + PANEL - 1) / PANEL * PANEL, deep = all < PAIRS ? all : PAIRS;
-	int direct = !p->turn_a && p->k % 2 == 0; // whole strips are read where they are
-	float *sums = onering_room(strips * STRIP * (ld + deep) * 4);
-	uint32_t *left = (uint32_t *)(sums + strips * STRIP * ld);
+	int direct = PARTS == 1 && !p->turn_a && p->k % 2 == 0; // whole strips are read where they are
+	float *sums = onering_room(strips * STRIP * (ld + deep * PARTS) * 4);
+	left *split_rows = (left *)(sums + strips * STRIP * ld);
 	for (int64_t first = 0; first < all || first == 0; first += PAIRS) {
 		int64_t pairs = all - first < PAIRS ? all - first : PAIRS;
 		for (int64_t s = 0; s < strips; s++) {
 			int64_t some = rows - s * STRIP < STRIP ? rows - s * STRIP : STRIP;
-			if (!direct || some < STRIP) strip(p, row + s * STRIP, some, first, pairs, left + s * STRIP * pairs);
+			if (!direct || some < STRIP) strip(p, row + s * STRIP, some, first, pairs, split_rows + s * STRIP * PARTS * pairs);
 		}
 		for (int64_t c = 0; c < columns; c += PANEL) for (int64_t s = 0; s < strips; s++) {
 			int there = direct && rows - s * STRIP >= STRIP;
-			const two *a = there ? (const two *)((const uint16_t *)p->a + (row + s * STRIP) * p->k) + first : (const two *)(left + s * STRIP * pairs);
+			const left *a = there ? (const left *)((const uint16_t *)p->a + (row + s * STRIP) * p->k) + first : split_rows + s * STRIP * PARTS * pairs;
 			outer_tile(pairs, a, there ? p->k / 2 : 1, there ? 1 : STRIP, j->packed + (column + c) * all + first * PANEL, sums + s * STRIP * ld + c, ld, first > 0);
 		}
 	}

@@ -1,5 +1,6 @@
 // The products of a type of numbers, for which this is included: those of ELEMENT, STEP of which
-// LOAD makes a VECTOR; TIMES adds the products of two to 16 lanes, PUT stores some of 16 lanes as
+// LOAD makes a VECTOR; TIMES adds the products of two to 16 lanes, LOAD_PART loads
+// a part of eight lanes and SPLIT16 brings 16 numbers into the order of parts, PUT stores some of 16 lanes as
 // such numbers and PUT_TWO twice 16, and E names the functions of the type.
 
 // TILE is R rows of x and C rows of w over k. ahead is where the next rows of w lie, or NULL.
@@ -57,6 +58,51 @@ TILE(1, 4)
 #endif
 TILE(1, 1)
 
+#if KIND == AVX2
+// tall_tile is TALL rows of x by two of w, half of the lanes at a time, whose sums stay in registers.
+// x has for every part of eight numbers those of all rows.
+static __attribute__((noinline)) void E(tall_tile)(int64_t k, const float *x, const ELEMENT *w, int64_t ldw, float *y, int64_t ldy, int onto) {
+	lanes all[TALL][2];
+	ELEMENT rest[2][STEP] = {{0}};
+	for (int c = 0; c < 2; c++) memcpy(rest[c], w + c * ldw + k / STEP * STEP, k % STEP * sizeof *w);
+	for (int h = 0; h < 2; h++) {
+		__m256 sum[TALL][2];
+		UNROLL for (int r = 0; r < TALL; r++) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
+		const float *at = x + STEP / 2 * TALL * h;
+		const ELEMENT *v = w + STEP / 2 * h, *next = v + ldw;
+		for (int64_t i = 0; i < k; i += STEP, at += STEP * TALL, v += STEP, next += STEP) {
+			if (k - i < STEP) v = rest[0] + STEP / 2 * h, next = v + STEP;
+			UNROLL for (int p = 0; p < STEP / 16; p++) {
+				__m256 a = LOAD_PART(p, v), b = LOAD_PART(p, next);
+				UNROLL for (int r = 0; r < TALL; r++) {
+					__m256 c = _mm256_load_ps(at + 8 * (p * TALL + r));
+					// Compilers would load c twice and keep a sum in memory.
+					__asm__("vfmadd231ps %2, %1, %0" : "+x"(sum[r][0]) : "x"(a), "x"(c));
+					__asm__("vfmadd231ps %2, %1, %0" : "+x"(sum[r][1]) : "x"(b), "x"(c));
+				}
+			}
+		}
+		UNROLL for (int r = 0; r < TALL; r++) all[r][0].v[h] = sum[r][0], all[r][1].v[h] = sum[r][1];
+	}
+	UNROLL for (int r = 0; r < TALL; r += 2) {
+		__m128 s = sums4(all[r][0], all[r][1], all[r + 1][0], all[r + 1][1]);
+		__m64 *to = (__m64 *)(y + r * ldy), *next = (__m64 *)(y + (r + 1) * ldy);
+		if (onto) s = _mm_add_ps(_mm_loadh_pi(_mm_loadl_pi(s, to), next), s);
+		_mm_storel_pi(to, s), _mm_storeh_pi(next, s);
+	}
+}
+
+// tall_rows is some_rows for TALL rows and many columns.
+static void E(tall_rows)(int64_t n, int64_t k, const ELEMENT *x, int64_t ldx, const ELEMENT *w, int64_t ldw, float *y, int64_t ldy, int onto) {
+	float split[TALL * DEEP] __attribute__((aligned(32)));
+	int64_t c = 0;
+	for (int r = 0; r < TALL; r++)
+		for (int64_t i = 0; i < (k + STEP - 1) / STEP * STEP; i += 16) SPLIT16(split + i * TALL + 8 * r, 8 * TALL, x + r * ldx + i, k - i < 16 ? k - i < 0 ? 0 : k - i : 16);
+	for (; c + 2 <= n; c += 2) E(tall_tile)(k, split, w + c * ldw, ldw, y + c, ldy, onto);
+	if (c < n) for (int r = 0; r < TALL; r++) E(tile_1x1)(k, x + r * ldx, ldx, w + c * ldw, ldw, y + r * ldy + c, ldy, onto, NULL);
+}
+#endif
+
 // some_rows computes columns [0,n) of so many rows as a tile has, at most m, and returns how many.
 INLINE int64_t E(some_rows)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, int64_t ldx, const ELEMENT *w, int64_t ldw, float *y, int64_t ldy, int onto, const ELEMENT *ahead) {
 	int64_t rows = 1, c = 0;
@@ -66,6 +112,7 @@ INLINE int64_t E(some_rows)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, i
 		for (; c + 8 <= n; c += 8) E(tile_1x8)(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
 	for (; c + 4 <= n; c += 4) (rows == 6 ? E(tile_6x4) : rows == 4 ? E(tile_4x4) : rows == 2 ? E(tile_2x4) : E(tile_1x4))(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
 #elif KIND == AVX2
+	if (m >= TALL && n > SOME_COLUMNS) return E(tall_rows)(n, k, x, ldx, w, ldw, y, ldy, onto), TALL;
 	rows = m >= 3 && m != 4 ? 3 : m >= 2 ? 2 : 1;
 	if (rows == 1)
 		for (; c + 4 <= n; c += 4) E(tile_1x4)(k, x, ldx, w + c * ldw, ldw, y + c, ldy, onto, ahead ? ahead + c * ldw : NULL);
@@ -117,5 +164,7 @@ static void E(rows_by_held)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, i
 #undef LOAD
 #undef LOAD_SOME
 #undef TIMES
+#undef LOAD_PART
+#undef SPLIT16
 #undef PUT
 #undef PUT_TWO
