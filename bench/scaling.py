@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the tables of docs/lab/ranks.md that are computed, from what docs/gpu.md measured.
+"""Prints the tables of docs/lab/ranks.md that are computed, from what docs/lab/gpu.md measured.
 
     python3 bench/scaling.py
 

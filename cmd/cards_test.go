@@ -26,7 +26,7 @@ var updateCards = flag.Bool("update-cards", false, "write the table of run files
 // docs/gpu.md with what it comes to; those of the paper's tables stand on the page about the
 // paper, too.
 func TestTableRuns(t *testing.T) {
-	page, err := os.ReadFile("../docs/paper.md")
+	page, err := os.ReadFile("../docs/lab/paper.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestTableRuns(t *testing.T) {
 			}
 			rows[row] = append(rows[row], "`"+name+"`")
 			if strings.Contains(path, "tables") && !strings.Contains(string(page), "`"+name+"`") {
-				t.Errorf("docs/paper.md does not name `%s`", name)
+				t.Errorf("docs/lab/paper.md does not name `%s`", name)
 			}
 			count++
 		}

@@ -124,7 +124,7 @@ func must[T any](x T, err error) func(*testing.T) T {
 }
 
 // TestEstimateMeasured: the estimate of a step on 4 x 1,024 tokens, with all activations
-// kept, equals the memory that onering bench took on an H100 and an H200 (docs/gpu.md).
+// kept, equals the memory that onering bench took on an H100 and an H200 (docs/lab/gpu.md).
 func TestEstimateMeasured(t *testing.T) {
 	for _, x := range []struct {
 		model    models.Model

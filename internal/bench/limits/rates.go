@@ -17,7 +17,7 @@ type rate struct {
 	update     float64   // an update by AdamW with its state on the GPU
 }
 
-// The figures of docs/gpu.md ("Speed and memory"), made by bench/gpu.sh in bfloat16 on an
+// The figures of docs/lab/gpu.md ("Speed and memory"), made by bench/gpu.sh in bfloat16 on an
 // H100 of 80 GB: medians of steps. Two figures of 7B are extrapolated: 256 rows (by the
 // slope before it), and the update with the state on the GPU (38 bytes a parameter at the
 // speed of 1.5B's). New measurements belong here: estimates of rounds use no other figures.
