@@ -31,7 +31,7 @@ func newDPO() *cobra.Command {
 }
 
 func newTuned(name string, sections ...string) *cobra.Command {
-	x := &sftCommand{choice: &choice{given: newTuning(name, "").settings(), all: true, command: settings.Command{Name: name, Flags: map[string]string{}}},
+	x := &sftCommand{choice: &choice{given: newTuning(name, ""), all: true, command: settings.Command{Name: name, Flags: map[string]string{}}},
 		runOptions: runOptions{Report: true}}
 	c := newCommand(name, x, func(c *cobra.Command, _ []string) error {
 		config, err := x.resolve(c)
@@ -49,58 +49,19 @@ func newTuned(name string, sections ...string) *cobra.Command {
 	return c
 }
 
-// A tuning is the configuration of sft, or of dpo.
-type tuning struct {
-	sft.Config
-	preference *sft.PreferenceConfig // nil in sft
+// newTuning returns the defaults of sft or dpo for a model.
+func newTuning(command, path string) *sft.Config {
+	config := sft.Default(path)
+	if command == "dpo" {
+		config = sft.DefaultPreferences(path)
+	}
+	return &config
 }
 
-// newTuning returns a command's defaults for a model.
-func newTuning(command, path string) *tuning {
-	if command == "sft" {
-		return &tuning{Config: sft.Default(path)}
-	}
-	p := sft.DefaultPreferences(path)
-	return &tuning{p.Demonstrations(), &p}
-}
-
-// settings returns the pointer to the configuration, with the sections of the command.
-func (t *tuning) settings() any {
-	if t.preference == nil {
-		return &t.Config
-	}
-	*t.preference = t.preference.With(t.Config)
-	return t.preference
-}
-
-// resolve applies sources to the configuration.
-func (t *tuning) resolve(of settings.Command, sources ...settings.Source) (*settings.Resolved, error) {
-	r, err := settings.Resolve(t.settings(), of, sources...)
-	if t.preference != nil {
-		t.Config = t.preference.Demonstrations()
-	}
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return r, nil
-}
-
-// validate reports the impossible values.
-func (t *tuning) validate() error {
-	t.settings()
-	if t.preference != nil {
-		return t.preference.Validate()
-	}
-	return t.Config.Validate()
-}
-
-// changes says which settings that decide a run are others than in an earlier configuration.
-func (t *tuning) changes(was *tuning) string {
-	changed := t.Config.Changes(was.Config)
-	if t.preference != nil && changed == "" {
-		changed = train.Plan{Settings: train.Values(t.preference, "preference")}.Changes(train.Values(was.preference, "preference")).String()
-	}
-	return changed
+// resolveTuning applies sources to a configuration.
+func resolveTuning(config *sft.Config, of settings.Command, sources ...settings.Source) (*settings.Resolved, error) {
+	r, err := settings.Resolve(config, of, sources...)
+	return r, asUsage(err)
 }
 
 // An sftCommand has the settings and the other flags of sft or dpo.
@@ -111,7 +72,7 @@ type sftCommand struct {
 }
 
 // runOn runs the command on all ranks. The first rank makes the folder and reads the input.
-func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) error {
+func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config) error {
 	dir := config.Output.Dir
 	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.Resume && config.Finished(), nil })
 	if err != nil {
@@ -128,7 +89,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 			}
 		}
 		slog.Info("the run is finished: there is nothing to resume; to train further from it, name it with --model", "folder", dir)
-		summaryTable(nil).print(c.OutOrStdout(), dir, config.next(nil))
+		summaryTable(nil).print(c.OutOrStdout(), dir, nextTuned(config, nil))
 		return nil
 	}
 	if err := shareInput(c, t, config.Data.Train); err != nil {
@@ -146,17 +107,11 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 				m := x.local.Model
 				config.Model.Template, config.Model.System, config.Model.Args = m.Template, m.System, m.Args
 			}
-			config.settings()
 			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime,
 				config.Optimizer.LearningRate, config.Train.Seed}, err
 		},
-		config: config.settings(),
-		open: func(s train.Setup) (trainer[sft.Summary], error) {
-			if config.preference != nil {
-				return sft.NewPreferences(config.preference.With(x.local), s, x.list, x.heldOut)
-			}
-			return sft.NewOn(x.local, s, x.list, x.heldOut)
-		},
+		config: config,
+		open:   func(s train.Setup) (trainer[sft.Summary], error) { return sft.NewOn(x.local, s, x.list, x.heldOut) },
 	})
 	err, late := apart(err)
 	if err != nil {
@@ -165,17 +120,14 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 	if s.JSON {
 		return errors.Join(cli.WriteLine(c.OutOrStdout(), end), late)
 	}
-	config.print(c.OutOrStdout(), end, x.list)
+	printTuned(c.OutOrStdout(), s.command.Name, config, end, x.list)
 	return late
 }
 
-// print prints what was learned, where the result is and the next commands to type.
-func (t *tuning) print(w io.Writer, end sft.Summary, list []data.Demonstration) {
+// printTuned prints what was learned, where the result is and the next commands to type.
+func printTuned(w io.Writer, command string, config *sft.Config, end sft.Summary, list []data.Demonstration) {
 	var table summaryTable
-	command, what := "sft", "demonstrations"
-	if t.preference != nil {
-		command, what = "dpo", "preferences"
-	}
+	what := map[string]string{"sft": "demonstrations", "dpo": "preferences"}[command]
 	table.add("trained", "%d %s, %d steps in %.1f s", end.Demonstrations, what, end.Steps, end.Seconds)
 	if len(end.Loss) == 2 {
 		table.add("loss", "%.4f in the first step, %.4f in the last", end.Loss[0], end.Loss[1])
@@ -189,23 +141,23 @@ func (t *tuning) print(w io.Writer, end sft.Summary, list []data.Demonstration) 
 		table.add("diagnosis", "%s", f.Text)
 		sets = append(sets, f.Set)
 	}
-	table.print(w, t.Output.Dir, append(remedied(command, t.Output.Dir, sets), t.next(list)...))
+	table.print(w, config.Output.Dir, append(remedied(command, config.Output.Dir, sets), nextTuned(config, list)...))
 }
 
-// next returns commands that show what was learned from the list, of which nil is unknown.
-func (t *tuning) next(list []data.Demonstration) []string {
+// nextTuned returns commands that show what was learned from the list, of which nil is unknown.
+func nextTuned(config *sft.Config, list []data.Demonstration) []string {
 	prompt := "What is 1+1?"
 	if len(list) > 0 && list[0].Prompt != "" && len(list[0].Prompt) < 200 {
 		prompt = list[0].Prompt
 	} else if len(list) > 0 && list[0].Whole {
 		prompt, _, _ = strings.Cut(list[0].Response, " ")
 	}
-	return []string{talk(" --model "+shellQuoted(nearest(t.Output.Dir)), t.Model.Template == "chat", prompt)}
+	return []string{talk(" --model "+shellQuoted(nearest(config.Output.Dir)), config.Model.Template == "chat", prompt)}
 }
 
 // refuseChanges returns an error if a finished run is resumed with other settings than its
 // own: what it would go on from, its moments and the place in its schedule, is not kept.
-func (s *sftCommand) refuseChanges(config *tuning) error {
+func (s *sftCommand) refuseChanges(config *sft.Config) error {
 	dir := config.Output.Dir
 	run, _, err := savedRun(dir)
 	if err != nil {
@@ -213,12 +165,12 @@ func (s *sftCommand) refuseChanges(config *tuning) error {
 	}
 	path, _ := settings.Find("model.path", run).Value.(string)
 	was := newTuning(s.command.Name, path)
-	if _, err := was.resolve(settings.Command{Name: s.command.Name}, run); err != nil {
+	if _, err := resolveTuning(was, settings.Command{Name: s.command.Name}, run); err != nil {
 		return err
 	}
 	continued(&was.Model.Path, &was.LoRA)
 	was.Runtime = config.Runtime // a finished run computes nothing more
-	if changed := config.changes(was); changed != "" {
+	if changed := config.Changes(*was); changed != "" {
 		return fmt.Errorf("train: resume: the run in %s is finished, and since then %s: set it back, or train further "+
 			"from it with --model %s and another --out", dir, changed, shellQuoted(dir))
 	}
@@ -226,14 +178,14 @@ func (s *sftCommand) refuseChanges(config *tuning) error {
 }
 
 // showOn shows the first demonstrations. Only the first rank's output is printed.
-func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *tuning) error {
+func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *sft.Config) error {
 	return t.InTurn(func() error {
 		x, err := readDemonstrationsOf(c, config)
 		if err != nil {
 			return err
 		}
 		shown := s.Show
-		if config.preference != nil && x.list[0].Good == nil {
+		if config.Preference != nil && x.list[0].Good == nil {
 			shown *= 2 // the chosen and the rejected response
 		}
 		var r resolved
@@ -257,16 +209,16 @@ type demonstrations struct {
 
 // readDemonstrationsOf reads the demonstrations, and checks what can be checked before ONNX Runtime is
 // opened.
-func readDemonstrationsOf(c *cobra.Command, config *tuning) (x demonstrations, err error) {
-	if x.local, err = localSFT(c, &config.Config); err != nil {
+func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstrations, err error) {
+	if x.local, err = localSFT(c, config); err != nil {
 		return x, err
 	}
 	d := x.local.Data
-	if x.list, err = config.read(c, "--data", d.Train); err != nil {
+	if x.list, err = readTuned(c, config, "--data", d.Train); err != nil {
 		return x, err
 	}
 	if d.Eval != "" {
-		if x.heldOut, err = config.read(c, "--eval-data", d.Eval); err != nil {
+		if x.heldOut, err = readTuned(c, config, "--eval-data", d.Eval); err != nil {
 			return x, err
 		}
 	}
@@ -290,18 +242,18 @@ func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error
 	return local, checkModel(local.Model.Path)
 }
 
-// read reads a file of demonstrations or preferences.
-func (t *tuning) read(c *cobra.Command, flag, path string) (list []data.Demonstration, err error) {
-	template, err := tokenize.ParseTemplate(t.Model.Template)
+// readTuned reads a file of demonstrations or preferences.
+func readTuned(c *cobra.Command, config *sft.Config, flag, path string) (list []data.Demonstration, err error) {
+	template, err := tokenize.ParseTemplate(config.Model.Template)
 	if err != nil {
 		return nil, err
 	}
-	d := t.Data
+	d := config.Data
 	o := data.Options{Filter: d.Filter, Keep: template.Columns, OnBad: data.LeaveOut}
 	o.Input = inputOf(c, path)
 	var report data.Report
-	if t.preference != nil {
-		list, report, err = data.LoadPreferences(openedName(path), t.preference.Data.PreferenceColumns, o)
+	if config.Preference != nil {
+		list, report, err = data.LoadPreferences(openedName(path), *d.PreferenceColumns, o)
 	} else {
 		list, report, err = data.LoadDemonstrations(openedName(path), d.DemonstrationColumns, o)
 	}
@@ -339,7 +291,7 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 
 // resolve applies what states settings to the defaults for the model. All settings that are
 // wrong are reported at once, unless a flag of an adapter has no effect, which is reported alone.
-func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
+func (s *sftCommand) resolve(c *cobra.Command) (config *sft.Config, err error) {
 	if err := s.take(c); err != nil {
 		return config, err
 	}
@@ -356,7 +308,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
 	path, _ := settings.Find("model.path", sources...).Value.(string)
 	config = newTuning(s.command.Name, path)
 	usual := config.Optimizer.LearningRate
-	r, err := config.resolve(s.command, sources...)
+	r, err := resolveTuning(config, s.command, sources...)
 	if err != nil {
 		return config, err
 	}
@@ -366,7 +318,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
 	if s.Show > 0 {
 		config.Output.Dir = cmp.Or(named, ".") // --show writes nothing
 	}
-	impossible := config.validate()
+	impossible := config.Validate()
 	config.Output.Dir = named
 	return config, cmp.Or(checkIdle(r, s.Resume), asUsage(r.Locate(impossible)))
 }

@@ -191,9 +191,9 @@ func savedConfig(dir string) (*resolved, error) {
 	}
 	if command != "train" {
 		config := newTuning(command, "")
-		r, err := config.resolve(settings.Command{Name: command}, run)
+		r, err := resolveTuning(config, settings.Command{Name: command}, run)
 		if err == nil {
-			err = asUsage(r.Locate(config.validate()))
+			err = asUsage(r.Locate(config.Validate()))
 		}
 		return nil, err
 	}

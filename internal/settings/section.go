@@ -134,13 +134,18 @@ type Section struct {
 }
 
 // Sections lists the sections of a configuration: the fields of the struct that config
-// points to, in the order of declaration and named by their toml tags. Each of several
-// plug-ins has a section too.
+// points to, in the order of declaration and named by their toml tags; one that is a nil pointer
+// is not there. Each of several plug-ins has a section too.
 func Sections(config any) (sections []Section) {
 	v := reflect.ValueOf(config).Elem()
 	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		s := Section{Name: tag.Get("toml"), Pointer: v.Field(i).Addr().Interface(), needs: tag.Get("needs")}
+		field, tag := v.Field(i), v.Type().Field(i).Tag
+		if field.Kind() != reflect.Pointer {
+			field = field.Addr()
+		} else if field.IsNil() {
+			continue
+		}
+		s := Section{Name: tag.Get("toml"), Pointer: field.Interface(), needs: tag.Get("needs")}
 		var parts reflect.Value
 		if p := plugOf(s.Pointer); p != nil {
 			parts = p.parts()

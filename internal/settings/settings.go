@@ -57,9 +57,9 @@ func (f Field) Tag(key string) string { return f.tag.Get(key) }
 
 // Fields lists the settings of the struct that pointer points to, in the order
 // of declaration, with those of its plug-in, if it has one (see Register). The fields of
-// an embedded struct count as fields of the outer one. Fields of types that a run file
-// cannot state are left out. A nil pointer, and a pointer to anything else, has no
-// settings.
+// an embedded struct count as fields of the outer one, and those of an embedded pointer unless it
+// is nil. Fields of types that a run file cannot state are left out. A nil pointer, and a pointer
+// to anything else, has no settings.
 func Fields(pointer any) []Field { return fieldsOf(pointer, true) }
 
 // ownFields lists the settings of a struct without those of a plug-in.
@@ -94,6 +94,11 @@ func appendFields(fields []Field, v reflect.Value, plugin bool) []Field {
 		switch {
 		case f.Anonymous && key == "" && f.Type.Kind() == reflect.Struct:
 			fields = appendFields(fields, v.Field(i), plugin)
+			continue
+		case f.Anonymous && key == "" && f.Type.Kind() == reflect.Pointer:
+			if !v.Field(i).IsNil() {
+				fields = appendFields(fields, v.Field(i).Elem(), plugin)
+			}
 			continue
 		case plugin && f.Tag.Get("choose") != "":
 			fields = append(fields, Fields(v.Field(i).Interface())...)

@@ -1,5 +1,5 @@
 // Package sft trains a model on demonstrations: conversations, prompts with
-// responses, or texts. It takes the steps of package learn and writes the run folder
+// responses, or texts; or on preferences between two responses. It takes the steps of package learn and writes the run folder
 // of package rundir, as reinforcement learning does, and at its end the run folder is
 // a Hugging Face folder too.
 package sft
@@ -24,12 +24,13 @@ import (
 // A Config is everything that decides a run. Sections and keys with the meaning of a run
 // file's have the same names; see rl.Config.
 type Config struct {
-	Model     modelConfig          `toml:"model"`
-	LoRA      train.LoRAConfig     `toml:"lora" needs:"on=true"`
-	Data      dataConfig           `toml:"data"`
-	Optimizer optimizerConfig      `toml:"optimizer"`
-	Train     loopConfig           `toml:"train"`
-	Runtime   policy.RuntimeConfig `toml:"runtime"`
+	Model      modelConfig          `toml:"model"`
+	LoRA       train.LoRAConfig     `toml:"lora" needs:"on=true"`
+	Data       dataConfig           `toml:"data"`
+	Preference *preferenceLoss      `toml:"preference"` // nil unless preferences are learned
+	Optimizer  optimizerConfig      `toml:"optimizer"`
+	Train      loopConfig           `toml:"train"`
+	Runtime    policy.RuntimeConfig `toml:"runtime"`
 	// Distributed says how several ranks train together; alone they change nothing.
 	Distributed train.DistributedConfig `toml:"distributed"`
 	Output      outputConfig            `toml:"output"`
@@ -91,16 +92,22 @@ func (c *Config) AskAsTaught(list []data.Demonstration) error {
 	return cmp.Or(strict.JSON(args, &named), m.Args.UnmarshalTOML(named))
 }
 
-// A dataConfig says which demonstrations are learned.
+// A dataConfig says which demonstrations are learned, or which preferences.
 type dataConfig struct {
-	Train string `toml:"train" flag:"data" complete:"file" help:"file of demonstrations; - is stdin (required)"`
+	Train                   string  `toml:"train" flag:"data" complete:"file" help:"file of demonstrations or preferences; - is stdin (required)"`
+	*demonstrationData              // nil where preferences are learned
+	*data.PreferenceColumns         // nil where demonstrations are learned
+	Filter                  string  `toml:"filter" help:"take the rows for which it holds, such as 'level in 3..5'"`
+	MaxTokens               int     `toml:"max_tokens" range:"[0,16777216]" note:"0 is as many as the model has positions" help:"most tokens of a demonstration, or of a prompt with a response"`
+	Eval                    string  `toml:"eval" flag:"eval-data" complete:"file" help:"file of held-out rows, whose loss is measured"`
+	HeldOut                 float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the rows that is held out to measure the loss"`
+}
+
+// A demonstrationData says how demonstrations are read.
+type demonstrationData struct {
 	data.DemonstrationColumns
-	Filter        string  `toml:"filter" help:"take the rows for which it holds, such as 'level in 3..5'"`
-	AssistantOnly bool    `toml:"assistant_only" help:"learn only what the assistant says; false learns every token, of prompts too"`
-	MaxTokens     int     `toml:"max_tokens" range:"[0,16777216]" note:"0 is as many as the model has positions" help:"most tokens of a demonstration"`
-	TooLong       string  `toml:"too_long" choice:"drop cut" help:"what becomes of a longer demonstration"`
-	Eval          string  `toml:"eval" flag:"eval-data" complete:"file" help:"file of held-out demonstrations, whose loss is measured"`
-	HeldOut       float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the demonstrations that is held out to measure the loss"`
+	AssistantOnly bool   `toml:"assistant_only" help:"learn only what the assistant says; false learns every token, of prompts too"`
+	TooLong       string `toml:"too_long" choice:"drop cut" help:"what becomes of a longer demonstration"`
 }
 
 // An optimizerConfig is an optimizer and the schedule of its learning rate.
@@ -138,7 +145,7 @@ func Default(path string) Config {
 	c := Config{
 		Model: modelConfig{Path: path, Template: "concat", DType: "float32"},
 		LoRA:  adapter,
-		Data:  dataConfig{AssistantOnly: true, TooLong: "drop"},
+		Data:  dataConfig{demonstrationData: &demonstrationData{AssistantOnly: true, TooLong: "drop"}},
 		Optimizer: optimizerConfig{
 			UpdateSettings: learn.UpdateSettings{
 				Name: "adamw", LearningRate: 1e-5, MaxGradNorm: 1, Rule: &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
@@ -155,14 +162,21 @@ func Default(path string) Config {
 	return c
 }
 
-// Validate reports every impossible value, joined; each is a *settings.Error.
-func (c Config) Validate() error { return validate(&c, c) }
+// DefaultPreferences is Default for a run on preferences.
+func DefaultPreferences(path string) Config {
+	c, loss := Default(path), defaultLoss()
+	c.Data.demonstrationData, c.Data.PreferenceColumns = nil, &data.PreferenceColumns{Chosen: "chosen", Rejected: "rejected"}
+	c.Preference, c.Optimizer.LearningRate = &loss, 1e-6
+	if path == data.Arithmetic {
+		c.Optimizer.LearningRate = 1e-4
+	}
+	return c
+}
 
-// validate checks the values of config, a *Config or what is one with other data, by
-// themselves, and together those of c.
-func validate(config any, c Config) error {
+// Validate reports every impossible value, joined; each is a *settings.Error.
+func (c Config) Validate() error {
 	var errs settings.Errors
-	for _, s := range settings.Sections(config) {
+	for _, s := range settings.Sections(&c) {
 		errs = append(errs, settings.Under(s.Name+".", settings.Check(s.Pointer))...)
 	}
 	errs.Want("model.path", c.Model.Path, c.Model.Path != "", "name the model's folder")

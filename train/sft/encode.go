@@ -57,12 +57,17 @@ type encoder struct {
 	limit    int
 	end      int32
 	trial    bool     // nobody learns what is encoded
+	all      bool     // every token is learned
+	cut      bool     // what is too long is cut
 	endTexts []string // the special tokens at which sampling stops, as text
 }
 
 // Encoder checks that the policy has what demonstrations need.
 func (c Config) Encoder(p *policy.Policy) (*encoder, error) {
 	e := &encoder{config: c, policy: p, limit: c.Data.MaxTokens}
+	if d := c.Data.demonstrationData; d != nil {
+		e.all, e.cut = !d.AssistantOnly, d.TooLong == "cut"
+	}
 	var err error
 	if e.template, err = c.Model.settings().PromptTemplate(); err != nil {
 		return nil, err
@@ -99,7 +104,7 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 		return nil, fmt.Errorf("train: %s: %w", d.Place, err)
 	}
 	x.place, x.bad = d.Place, d.Good != nil && !*d.Good
-	if !e.config.Data.AssistantOnly {
+	if e.all {
 		unlearned := func(m tokenize.Message) bool { learned, _ := m.Learned(); return !learned }
 		if d.Chat != nil && slices.ContainsFunc(d.Chat.Messages, unlearned) {
 			return nil, fmt.Errorf("train: %s: a message says that its turn is not learned, and data.assistant_only = "+
@@ -119,7 +124,7 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	switch {
 	case x.cut == 0: // all learned tokens come before
 		return x, nil
-	case x.cut == all || e.config.Data.TooLong == "drop":
+	case x.cut == all || !e.cut:
 		return nil, nil
 	}
 	return x, nil
@@ -360,7 +365,7 @@ func (e *encoder) mixed(list []data.Demonstration, flag string, log *slog.Logger
 
 // ends says whether an id that ends sampling is learned after the last other one.
 func (e *encoder) ends(x *Example) bool {
-	if !e.config.Data.AssistantOnly {
+	if e.all {
 		return true
 	}
 	for i, learn := range slices.Backward(x.Learn) {

@@ -10,71 +10,14 @@ import (
 
 	"onering/data"
 	"onering/internal/settings"
-	"onering/policy"
-	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
 )
 
-// A PreferenceConfig is everything that decides a run on preferences. Sections and keys
-// that a Config has, too, mean the same.
-type PreferenceConfig struct {
-	Model       modelConfig             `toml:"model"`
-	LoRA        train.LoRAConfig        `toml:"lora" needs:"on=true"`
-	Data        preferenceData          `toml:"data"`
-	Preference  preferenceLoss          `toml:"preference"`
-	Optimizer   optimizerConfig         `toml:"optimizer"`
-	Train       loopConfig              `toml:"train"`
-	Runtime     policy.RuntimeConfig    `toml:"runtime"`
-	Distributed train.DistributedConfig `toml:"distributed"`
-	Output      outputConfig            `toml:"output"`
-}
-
-// A preferenceData says which preferences are learned.
-type preferenceData struct {
-	Train string `toml:"train" flag:"data" help:"file of preferences; - is stdin (required)"`
-	data.PreferenceColumns
-	Filter    string  `toml:"filter" help:"take the rows for which it holds, such as 'level in 3..5'"`
-	MaxTokens int     `toml:"max_tokens" range:"[0,16777216]" note:"0 is as many as the model has positions" help:"most tokens of a prompt with a response; pairs with a longer one are left out"`
-	Eval      string  `toml:"eval" flag:"eval-data" help:"file of held-out preferences, whose loss is measured"`
-	HeldOut   float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the preferences that is held out to measure the loss"`
-}
-
-// DefaultPreferences returns the settings for a model of this path.
-func DefaultPreferences(path string) PreferenceConfig {
-	c := Default(path)
-	p := PreferenceConfig{
-		Model: c.Model, LoRA: c.LoRA, Preference: defaultLoss(), Optimizer: c.Optimizer, Train: c.Train,
-		Data:    preferenceData{PreferenceColumns: data.PreferenceColumns{Chosen: "chosen", Rejected: "rejected"}},
-		Runtime: c.Runtime, Distributed: c.Distributed, Output: c.Output,
-	}
-	p.Optimizer.LearningRate = 1e-6
-	if path == data.Arithmetic {
-		p.Optimizer.LearningRate = 1e-4
-	}
-	return p
-}
-
-// Demonstrations is the Config whose settings mean the same for demonstrations.
-func (c PreferenceConfig) Demonstrations() Config {
-	d := dataConfig{
-		Train: c.Data.Train, Filter: c.Data.Filter, MaxTokens: c.Data.MaxTokens, Eval: c.Data.Eval, HeldOut: c.Data.HeldOut,
-		AssistantOnly: true, TooLong: "drop",
-	}
-	return Config{c.Model, c.LoRA, d, c.Optimizer, c.Train, c.Runtime, c.Distributed, c.Output}
-}
-
-// With returns c with the sections of d that both have.
-func (c PreferenceConfig) With(d Config) PreferenceConfig {
-	c.Model, c.LoRA, c.Optimizer, c.Train, c.Runtime, c.Distributed, c.Output = d.Model, d.LoRA, d.Optimizer, d.Train, d.Runtime, d.Distributed, d.Output
-	c.Data.Train, c.Data.Eval = d.Data.Train, d.Data.Eval
-	return c
-}
-
-// NewPreferences is NewOn for preferences, each of which is the chosen and then the rejected
+// newPreferring returns a trainer on preferences, each of which is the chosen and then the rejected
 // demonstration, or one that is labeled.
-func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Demonstration) (*trainer, error) {
-	t := &trainer{prefer: &preferring{config: c}, together: 2}
+func newPreferring(c Config, list, heldOut []data.Demonstration) (*trainer, error) {
+	t := &trainer{prefer: &preferring{loss: *c.Preference}, together: 2}
 	labeled := func(d data.Demonstration) bool { return d.Good != nil }
 	switch single := slices.ContainsFunc(list, labeled); {
 	case len(heldOut) > 0 && slices.ContainsFunc(heldOut, labeled) != single:
@@ -89,15 +32,15 @@ func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Demo
 	if c.Preference.mismatches() {
 		t.per *= 2
 	}
-	return t, t.open(c.Demonstrations(), s, list, heldOut)
+	return t, nil
 }
 
 // preferring is what a trainer on preferences has more than one on demonstrations. The
 // examples of a preference follow each other: the chosen and the rejected one, or the only one,
 // and where the loss needs them their prompts with the responses of the preference before.
 type preferring struct {
-	config PreferenceConfig
-	known  bool // each example has its log-prob under the first policy
+	loss  preferenceLoss
+	known bool // each example has its log-prob under the first policy
 }
 
 // mismatch adds to each preference of a set, which has so many examples, its prompts with the responses of
@@ -120,7 +63,7 @@ func mismatch(s *set, together int) {
 
 // open scores the responses under the first policy, if the loss compares with it.
 func (p *preferring) open(ctx context.Context, t *trainer) error {
-	if p.known || !p.config.Preference.compares() {
+	if p.known || !p.loss.compares() {
 		return nil
 	}
 	for _, s := range t.sets() {
@@ -166,7 +109,7 @@ func (p *preferring) weigh(examples []Example, scores learn.Scores, responses, p
 			mismatched = append(mismatched, scored(k+j))
 		}
 	}
-	value, chosen, rejected := p.config.Preference.of(pairs, mismatched)
+	value, chosen, rejected := p.loss.of(pairs, mismatched)
 	loss := learn.Loss{Value: value, LogProb: make([][]float64, len(examples))}
 	for k := range examples {
 		w := 0.0
@@ -189,7 +132,7 @@ func (p *preferring) record(pairs []pair) metrics.Record {
 		good, bad = good+x.has("chosen"), bad+x.has("rejected")
 	}
 	for _, x := range pairs {
-		c, r := p.config.Preference.Beta*x.chosen.ahead(), p.config.Preference.Beta*x.rejected.ahead()
+		c, r := p.loss.Beta*x.chosen.ahead(), p.loss.Beta*x.rejected.ahead()
 		if c > r {
 			right++
 		}
@@ -216,7 +159,7 @@ func (p *preferring) restore(text string, sets []*set) error {
 	for _, s := range sets {
 		responses += len(s.Examples)
 	}
-	if !p.config.Preference.compares() {
+	if !p.loss.compares() {
 		responses = 0
 	}
 	bytes, err := base64.StdEncoding.DecodeString(text)
@@ -232,6 +175,3 @@ func (p *preferring) restore(text string, sets []*set) error {
 	p.known = responses > 0
 	return nil
 }
-
-// Validate reports every impossible value, joined; each is a *settings.Error.
-func (c PreferenceConfig) Validate() error { return validate(&c, c.Demonstrations()) }

@@ -26,7 +26,7 @@ func comparisons(n int) (list []data.Demonstration) {
 	return list
 }
 
-func preferences(dir, loss string) PreferenceConfig {
+func preferences(dir, loss string) Config {
 	c := DefaultPreferences(data.Arithmetic)
 	c.Data.Train, c.Output.Dir, c.Preference.Loss = "comparisons", dir, loss
 	c.Train.Epochs, c.Train.BatchSize, c.Train.EvalEvery, c.Train.SaveSteps, c.Data.HeldOut = 2, 16, 3, 4, 0.1
@@ -35,10 +35,10 @@ func preferences(dir, loss string) PreferenceConfig {
 }
 
 // runPreferences trains with a Trainer of its own.
-func runPreferences(ctx context.Context, t *testing.T, c PreferenceConfig, r *recorder, resume bool) (Summary, error) {
+func runPreferences(ctx context.Context, t *testing.T, c Config, r *recorder, resume bool) (Summary, error) {
 	t.Helper()
-	policy := openPolicy(t, runtimetest.Test(t), c.Demonstrations())
-	trainer, err := NewPreferences(c, train.Setup{Ranks: ranks.Alone(), Policy: policy, Log: quiet, Observer: r}, comparisons(64), nil)
+	policy := openPolicy(t, runtimetest.Test(t), c)
+	trainer, err := NewOn(c, train.Setup{Ranks: ranks.Alone(), Policy: policy, Log: quiet, Observer: r}, comparisons(64), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestPreferences(t *testing.T) {
 			t.Fatal(loss, ": ", err)
 		}
 		last := whole.records[len(whole.records)-1]
-		if end.Steps != 8 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || last.Float("accuracy") < 0.8 || last.Float("margin") <= 0 || !c.Demonstrations().Finished() {
+		if end.Steps != 8 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || last.Float("accuracy") < 0.8 || last.Float("margin") <= 0 || !c.Finished() {
 			t.Errorf("%s: the run came to %+v, %v", loss, end, last)
 		}
 		if first := whole.records[0]; c.Preference.compares() && (first.Float("margin") != 0 || first.Get("kind") != "eval") {
@@ -127,10 +127,10 @@ func TestSinglePreferences(t *testing.T) {
 		list[i].Good = new(i%2 == 0)
 	}
 	c := preferences(filepath.Join(t.TempDir(), "run"), "kto")
-	policy := openPolicy(t, runtimetest.Test(t), c.Demonstrations())
+	policy := openPolicy(t, runtimetest.Test(t), c)
 	var r recorder
 	setup := train.Setup{Ranks: ranks.Alone(), Policy: policy, Log: quiet, Observer: &r}
-	trainer, err := NewPreferences(c, setup, list, nil)
+	trainer, err := NewOn(c, setup, list, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestSinglePreferences(t *testing.T) {
 		t.Errorf("the run came to %+v, %v, %v", end, last, err)
 	}
 	c.Preference.Loss = "dpo"
-	if _, err := NewPreferences(c, setup, list, nil); err == nil || !strings.Contains(err.Error(), "which --loss kto learns from; dpo compares") {
+	if _, err := NewOn(c, setup, list, nil); err == nil || !strings.Contains(err.Error(), "which --loss kto learns from; dpo compares") {
 		t.Errorf("dpo of single responses: %v", err)
 	}
 	s := &set{Examples: []Example{{IDs: []int32{1, 2}, Learn: []bool{false, true}}, {IDs: []int32{3, 4}, Learn: []bool{false, true}, bad: true}}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -64,14 +63,20 @@ type Summary struct {
 	Diagnoses []doctor.Finding `json:"diagnoses,omitempty"`
 }
 
-// NewOn opens everything that a run needs and checks that it fits together. heldOut are
-// the demonstrations of data.eval. The run folder is made by Run. Of several ranks all
+// NewOn opens everything that a run needs and checks that it fits together. list are the
+// demonstrations, or those of the preferences (see data.LoadPreferences), and heldOut are of data.eval. The run folder is made by Run. Of several ranks all
 // call it, and then Run.
 func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*trainer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	t := &trainer{together: 1, per: 1}
+	if c.Preference != nil {
+		var err error
+		if t, err = newPreferring(c, list, heldOut); err != nil {
+			return nil, err
+		}
+	}
 	return t, t.open(c, s, list, heldOut)
 }
 
@@ -473,7 +478,6 @@ func (t *trainer) Plan() train.Plan {
 	}
 	if t.prefer != nil {
 		p.Things, p.Changed = "preferences", "there are other preferences"
-		maps.Copy(p.Settings, train.Values(&t.prefer.config, "preference"))
 	}
 	return p
 }
@@ -481,12 +485,15 @@ func (t *trainer) Plan() train.Plan {
 // decisive returns the settings that decide the course of a run, by key: all except those
 // for saving, and for places of files.
 func (c Config) decisive() map[string]string {
-	values := train.Values(&c, "model", "lora", "data", "optimizer", "train", "runtime")
+	values := train.Values(&c, "model", "lora", "data", "preference", "optimizer", "train", "runtime")
 	for _, key := range []string{
 		"model.path", "data.train", "data.eval", "train.save_steps", "train.save_minutes", "train.keep_last",
 		"train.keep_best", "train.eval_every", "train.stop_when", "train.stop_after", "runtime.library",
 	} {
 		delete(values, key)
+	}
+	for _, f := range settings.Fields(c.Data.PreferenceColumns) { // earlier checkpoints have other values of them
+		delete(values, "data."+f.Key)
 	}
 	return values
 }
