@@ -433,22 +433,28 @@ func checkIdle(r *settings.Resolved, resume bool) (err error) {
 	return err
 }
 
-// largestRunFile bounds a run file, in bytes.
+// largestRunFile bounds a run file, and a config of another trainer, in bytes.
 const largestRunFile = 1 << 20
+
+// readConfig reads a whole file of settings, of which what is the flag or the argument; "-" is stdin.
+// It also returns the name for messages.
+func readConfig(what, name string, stdin io.Reader) (text []byte, shown string, err error) {
+	in, shown, err := openInput(what, name, stdin)
+	if err != nil {
+		return nil, "", err
+	}
+	defer in.Close()
+	if text, err = io.ReadAll(io.LimitReader(in, largestRunFile+1)); err == nil && len(text) > largestRunFile {
+		err = fmt.Errorf("%s: a file of settings has at most 1 MB", shown)
+	}
+	return text, shown, err
+}
 
 // readRunFile reads a run file; "-" is stdin.
 func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
-	in, name, err := openInput("--config", name, stdin)
+	data, name, err := readConfig("--config", name, stdin)
 	if err != nil {
 		return nil, usageError{err}
-	}
-	defer in.Close()
-	data, err := io.ReadAll(io.LimitReader(in, largestRunFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > largestRunFile {
-		return nil, usagef("%s: a run file has at most 1 MB", name)
 	}
 	source, err := settings.File(name, data)
 	if _, begun := os.Stat(filepath.Join(filepath.Dir(name), "checkpoints")); begun == nil && filepath.Base(name) == "run.toml" {

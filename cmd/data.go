@@ -149,10 +149,12 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 }
 
 func newDataCheck() *cobra.Command {
-	var asJSON bool
+	var flags struct {
+		JSON bool `help:"print one JSON object"`
+	}
 	s := newChoice(asDefault, "reward", "data")
 	s.opens = true
-	c := newCommand("data-check", nil, s.run(func(c *cobra.Command, args []string, r *resolved) (err error) {
+	c := newCommand("data-check", &flags, s.run(func(c *cobra.Command, args []string, r *resolved) (err error) {
 		o := data.CheckOptions{Parse: verifier.Readable, Options: r.Data.Options(), Extract: reward.Extract(r.Reward.Rule), Template: r.prompt}
 		o.Input, o.Keep = inputOf(c, args[0]), o.Template.Columns
 		o.Options = reward.Reading(r.Reward.Rule, o.Options)
@@ -161,10 +163,9 @@ func newDataCheck() *cobra.Command {
 				return err
 			}
 		}
-		return reportData(c, args[0], o, asJSON)
+		return reportData(c, args[0], o, flags.JSON)
 	}))
 	s.register(c, append(dataFlags, "model.path", "model.template", "model.system", "model.template_args")...)
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
 
@@ -220,10 +221,7 @@ func prompterOf(folder string, around tokenize.Template) (*data.Prompter, error)
 
 func newDataArithmetic() *cobra.Command {
 	o := arithmeticOptions{Rows: 1000, Digits: 3}
-	c := newCommand("data-arithmetic", &o, func(c *cobra.Command, _ []string) error {
-		return writeArithmetic(c.OutOrStdout(), o)
-	})
-	return c
+	return newCommand("data-arithmetic", &o, func(c *cobra.Command, _ []string) error { return writeArithmetic(c.OutOrStdout(), o) })
 }
 
 type arithmeticOptions struct {

@@ -20,17 +20,20 @@ import (
 
 func newDoctor() *cobra.Command {
 	s := newChoice(asDefault, "runtime")
-	var asJSON, several bool
-	c := newCommand("doctor", nil, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
+	var o struct {
+		MPI  bool `flag:"mpi" help:"look at the ranks that mpirun or srun started"`
+		JSON bool `help:"print one JSON object"`
+	}
+	c := newCommand("doctor", &o, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
 		where := r.Runtime
-		if several {
-			return doctorMPI(c, where, asJSON)
+		if o.MPI {
+			return doctorMPI(c, where, o.JSON)
 		}
 		found, err := where.Options().Diagnose(c.Context())
 		if err != nil {
 			return err
 		}
-		if asJSON {
+		if o.JSON {
 			if err := writeDiagnosis(c.OutOrStdout(), readVersion(), found); err != nil {
 				return err
 			}
@@ -42,10 +45,7 @@ func newDoctor() *cobra.Command {
 		}
 		return nil
 	}))
-	flags := c.Flags()
 	s.flags(c, "runtime")
-	flags.BoolVar(&several, "mpi", false, "look at the ranks that mpirun or srun started")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
 
@@ -62,25 +62,23 @@ func writeDiagnosis(w io.Writer, v buildVersion, found runtime.Diagnosis) error 
 // printDiagnosis writes a table of two columns. device is the flag's value. The error
 // that ends the command tells the problems.
 func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device string) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer t.Flush()
-	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("onering", "%s, %s", v.Version, v.commit())
-	row("platform", "%s/%s, %s", r.OS, r.Arch, r.Go)
-	row("processor", "%s, %d cores, %d threads", cmp.Or(r.CPU, "unknown"), r.CPUs, r.Threads)
+	var t summaryTable
+	t.add("onering", "%s, %s", v.Version, v.commit())
+	t.add("platform", "%s/%s, %s", r.OS, r.Arch, r.Go)
+	t.add("processor", "%s, %d cores, %d threads", cmp.Or(r.CPU, "unknown"), r.CPUs, r.Threads)
 	if len(r.Features) > 0 {
-		row("", "%s", strings.Join(r.Features, " "))
+		t.add("", "%s", strings.Join(r.Features, " "))
 	}
-	row("bfloat16", "%s", map[string]string{"avx512": "by AVX-512 BF16", "avx2": "by AVX2: with many rows no faster than float32",
+	t.add("bfloat16", "%s", map[string]string{"avx512": "by AVX-512 BF16", "avx2": "by AVX2: with many rows no faster than float32",
 		"plain": "by plain C, which is slow"}[r.Kernels])
 	if l := r.Library; l == nil {
-		row("library", "none")
+		t.add("library", "none")
 	} else {
-		row("library", "%s (%s)", l.Path, l.Found)
-		row("", "ONNX Runtime %s, providers %s", cmp.Or(l.Version, "of unknown version"), strings.Join(l.Providers, " "))
-		row("", "sha256 %s", l.SHA256)
+		t.add("library", "%s (%s)", l.Path, l.Found)
+		t.add("", "ONNX Runtime %s, providers %s", cmp.Or(l.Version, "of unknown version"), strings.Join(l.Providers, " "))
+		t.add("", "sha256 %s", l.SHA256)
 		if l.Origin != "" {
-			row("", "fetched with %s", l.Origin)
+			t.add("", "fetched with %s", l.Origin)
 		}
 	}
 	if device == "auto" {
@@ -88,17 +86,18 @@ func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device str
 		if r.Device.Reason != "" {
 			name += ": " + r.Device.Reason
 		}
-		row("device", "auto is %s", name)
+		t.add("device", "auto is %s", name)
 	}
-	row("cache", "%s", r.Cache)
+	t.add("cache", "%s", r.Cache)
 	for _, c := range r.Clients {
-		row(c.Name, "%s", cmp.Or(c.Missing, c.Version))
+		t.add(c.Name, "%s", cmp.Or(c.Missing, c.Version))
 	}
 	for _, p := range slices.Backward(r.Providers) {
 		for _, text := range p.Rows(p.Asked) {
-			row(text[0], "%s", text[1])
+			t.add(text[0], "%s", text[1])
 		}
 	}
+	t.write(w)
 }
 
 // doctorMPI reports on the ranks of a run, on rank 0.
@@ -122,14 +121,14 @@ func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error 
 }
 
 func printRanks(w io.Writer, v buildVersion, r ranks.Report) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("onering", "%s, %s", v.Version, v.commit())
-	row("launcher", "%s, %d ranks", r.Launcher, len(r.Ranks))
-	row("library", "%s (%s)", r.Library.Name, r.Library.Path)
-	row("", "%s", map[bool]string{true: "takes pointers to a GPU's memory",
+	var head summaryTable
+	head.add("onering", "%s, %s", v.Version, v.commit())
+	head.add("launcher", "%s, %d ranks", r.Launcher, len(r.Ranks))
+	head.add("library", "%s (%s)", r.Library.Name, r.Library.Path)
+	head.add("", "%s", map[bool]string{true: "takes pointers to a GPU's memory",
 		false: "takes no pointers to a GPU's memory: messages pass through the host's"}[r.CUDAAware])
-	t.Flush()
+	head.write(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\nrank\thost\tlocal\tpid\tcores\tonnxruntime\tdevices\n")
 	for _, k := range r.Ranks {
 		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%s\t%s\n", k.Rank, k.Host, k.LocalRank, k.PID, k.CPUs, cmp.Or(k.Library, "none"),

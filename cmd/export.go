@@ -72,7 +72,7 @@ type mergeOptions struct {
 
 func newMerge() *cobra.Command {
 	o := mergeOptions{DType: "auto"}
-	c := newCommand("merge", &o, func(c *cobra.Command, _ []string) error {
+	return newCommand("merge", &o, func(c *cobra.Command, _ []string) error {
 		if err := checkVacant(o.Out, "choose another folder with --out"); err != nil {
 			return err
 		}
@@ -91,5 +91,4 @@ func newMerge() *cobra.Command {
 		fmt.Fprintln(c.OutOrStdout(), o.Out)
 		return nil
 	})
-	return c
 }

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -50,22 +49,11 @@ type importTRLOptions struct {
 	Processes int `range:"[0,)" help:"processes that the run has there, as num_processes of accelerate"`
 }
 
-// largestConfig bounds a config of a peer, in bytes.
-const largestConfig = 1 << 20
-
 // importConfig prints the run file that means what the file's config does, or names the keys that differ.
 func importConfig(c *cobra.Command, name string, read func(text []byte) (*peers.Run, error)) error {
-	in, name, err := openInput("FILE", name, c.InOrStdin())
+	text, name, err := readConfig("FILE", name, c.InOrStdin())
 	if err != nil {
 		return err
-	}
-	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, largestConfig+1))
-	if err == nil && len(text) > largestConfig {
-		err = errors.New("a config has at most 1 MB")
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
 	}
 	run, err := read(text)
 	if err != nil {

@@ -119,10 +119,12 @@ func (p pluginCommands) show() *cobra.Command {
 }
 
 func (p pluginCommands) new() *cobra.Command {
-	var module string
-	var python bool
-	c := newCommand("plugins-new", nil, func(c *cobra.Command, args []string) error {
-		name := args[0]
+	var o struct {
+		Module string `complete:"dir" help:"folder of a new module, instead of a folder of the checkout"`
+	}
+	python := false
+	c := newCommand("plugins-new", &o, func(c *cobra.Command, args []string) error {
+		name, module := args[0], o.Module
 		if python {
 			path, err := scaffold.Python(".", name)
 			if err == nil {
@@ -152,8 +154,6 @@ func (p pluginCommands) new() *cobra.Command {
 		slog.Info(p.fill("wrote {article} {kind}"), "name", name, "next", try)
 		return nil
 	})
-	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
-	must(c.MarkFlagDirname("module"))
 	if p.kind == "objective" {
 		c.Flags().BoolVar(&python, "python", false, "write a program with a loss in PyTorch, for objective.name = \"command\"")
 	}

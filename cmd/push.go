@@ -27,8 +27,7 @@ import (
 
 func newPush() *cobra.Command {
 	p := pushCommand{Revision: "main"}
-	c := newCommand("push", &p, func(c *cobra.Command, _ []string) error { return p.run(c) })
-	return c
+	return newCommand("push", &p, func(c *cobra.Command, _ []string) error { return p.run(c) })
 }
 
 // A pushCommand has the flags of push.

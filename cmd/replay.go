@@ -20,24 +20,21 @@ import (
 
 // A replayCommand has the flags of `onering replay`.
 type replayCommand struct {
-	model string
+	Model string `complete:"dir" help:"model folder in place of the run's checkpoint, or of the model beside its adapter"`
 	where *choice
 }
 
 func newReplay() *cobra.Command {
 	r := replayCommand{where: newChoice(asDefault)}
-	c := newCommand("replay", nil, func(c *cobra.Command, args []string) error { return r.run(c, args[0]) })
-	flags := c.Flags()
-	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint, or of the model beside its adapter")
+	c := newCommand("replay", &r, func(c *cobra.Command, args []string) error { return r.run(c, args[0]) })
 	r.where.flags(c, "runtime.threads", "runtime.library")
-	must(c.MarkFlagDirname("model"))
 	return c
 }
 
 func (r replayCommand) run(c *cobra.Command, file string) error {
 	f, err := rl.ReadFailure(file)
-	if err == nil && r.model != "" {
-		r.model, err = newestModel(c, r.model)
+	if err == nil && r.Model != "" {
+		r.Model, err = newestModel(c, r.Model)
 	}
 	if err != nil {
 		return err
@@ -109,8 +106,8 @@ func settingsOf(file string, f rl.Failure) (*resolved, error) {
 // for an adapter the model beside it, or the model of --model.
 func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint string) (model string, err error) {
 	switch {
-	case r.model != "":
-		model = r.model
+	case r.Model != "":
+		model = r.Model
 	case config.LoRA.On:
 		if model, err = newestModel(c, config.Model.Path); err != nil {
 			return "", err
@@ -125,8 +122,12 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 }
 
 func newCheck() *cobra.Command {
-	readData, replay, step := false, false, 0
-	c := newCommand("check", nil, func(c *cobra.Command, args []string) error {
+	var o struct {
+		Replay   bool `help:"repeat a step and compare the checkpoint after it"`
+		Step     int  `help:"with --replay: the step to repeat; 0 draws one"`
+		ReadData bool `help:"read the data, and compare them with the newest checkpoint's digest"`
+	}
+	return newCommand("check", &o, func(c *cobra.Command, args []string) error {
 		checked, bad := 0, 0
 		visit := func(path string, err error) {
 			checked++
@@ -143,11 +144,11 @@ func newCheck() *cobra.Command {
 		r, err := savedConfig(args[0])
 		if err != nil {
 			visit("the settings in "+filepath.Join(args[0], "run.toml"), err)
-		} else if readData {
+		} else if o.ReadData {
 			visit("data.train", checkData(c, args[0], r))
 		}
-		if replay || c.Flags().Changed("step") {
-			what, err := replayStep(c, args[0], step)
+		if o.Replay || c.Flags().Changed("step") {
+			what, err := replayStep(c, args[0], o.Step)
 			if what == "" {
 				return err
 			}
@@ -158,10 +159,6 @@ func newCheck() *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().BoolVar(&replay, "replay", false, "repeat a step and compare the checkpoint after it")
-	c.Flags().IntVar(&step, "step", 0, "with --replay: the step to repeat; 0 draws one")
-	c.Flags().BoolVar(&readData, "read-data", false, "read the data, and compare them with the newest checkpoint's digest")
-	return c
 }
 
 // checkData compares the training problems of a run with those of its newest checkpoint.

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -18,13 +19,14 @@ import (
 )
 
 func newReport() *cobra.Command {
-	var out, title string
-	c := newCommand("report", nil, func(c *cobra.Command, args []string) error {
-		page := out
-		if page == "" && len(args) == 1 {
-			page = filepath.Join(args[0], "report.html")
-		} else if page == "" {
-			page = "report.html"
+	var o struct {
+		Out   string `short:"o" complete:"html" help:"file of the page; - is stdout; default: report.html in the run folder, for several runs in the working folder"`
+		Title string `help:"title at the top of the page"`
+	}
+	return newCommand("report", &o, func(c *cobra.Command, args []string) error {
+		page := cmp.Or(o.Out, "report.html")
+		if o.Out == "" && len(args) == 1 {
+			page = filepath.Join(args[0], page)
 		}
 		if err := checkOutput(c, "out", page); err != nil {
 			return err
@@ -38,33 +40,31 @@ func newReport() *cobra.Command {
 			runs = append(runs, r)
 		}
 		if page == "-" {
-			return report.Write(cli.Raw(c.OutOrStdout()), runs, report.Options{Title: title})
+			return report.Write(cli.Raw(c.OutOrStdout()), runs, report.Options{Title: o.Title})
 		}
 		if info, err := os.Stat(page); err == nil && info.IsDir() {
 			return usagef("--out %q: it is a folder; name a file for the page, such as %s", page, filepath.Join(page, "report.html"))
 		}
-		if err := report.WriteFile(page, runs, report.Options{Title: title}); err != nil {
+		if err := report.WriteFile(page, runs, report.Options{Title: o.Title}); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.OutOrStdout(), page)
 		return nil
 	})
-	flags := c.Flags()
-	flags.StringVarP(&out, "out", "o", "", "file of the page; - is stdout; default: report.html in the run folder, for several runs in the working folder")
-	flags.StringVar(&title, "title", "", "title at the top of the page")
-	must(c.MarkFlagFilename("out", "html"))
-	return c
 }
 
 func newWatch() *cobra.Command {
-	var once, asJSON bool
-	c := newCommand("watch", nil, func(c *cobra.Command, args []string) error {
+	var o struct {
+		Once bool `help:"print the view once, as onering status does"`
+		JSON bool `help:"print one JSON object: the summary of the run so far, with what is wrong and its cause"`
+	}
+	c := newCommand("watch", &o, func(c *cobra.Command, args []string) error {
 		out := c.OutOrStdout()
-		if asJSON {
+		if o.JSON {
 			return writeStatus(out, args[0])
 		}
 		f := cli.Screen(out)
-		if once || c.CalledAs() == "status" || f == nil || os.Getenv("TERM") == "dumb" {
+		if o.Once || c.CalledAs() == "status" || f == nil || os.Getenv("TERM") == "dumb" {
 			text, _, err := report.View(args[0], 80, math.MaxInt)
 			if err != nil {
 				return err
@@ -75,8 +75,6 @@ func newWatch() *cobra.Command {
 		return followRun(c, f, args[0])
 	})
 	c.Aliases = []string{"status"}
-	c.Flags().BoolVar(&once, "once", false, "print the view once, as onering status does")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object: the summary of the run so far, with what is wrong and its cause")
 	return c
 }
 

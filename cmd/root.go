@@ -381,17 +381,17 @@ func (v buildVersion) String() string {
 }
 
 func newVersion() *cobra.Command {
-	var asJSON bool
-	c := newCommand("version", nil, func(c *cobra.Command, _ []string) error {
+	var o struct {
+		JSON bool `help:"print one JSON object"`
+	}
+	return newCommand("version", &o, func(c *cobra.Command, _ []string) error {
 		v := readVersion()
-		if asJSON {
+		if o.JSON {
 			return cli.WriteLine(c.OutOrStdout(), v)
 		}
 		fmt.Fprintln(c.OutOrStdout(), v)
 		return nil
 	})
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return c
 }
 
 // explainUsage rewrites the libraries' errors about a flag in the words of this
@@ -442,7 +442,7 @@ func settingCalled(c *cobra.Command, flag string) string {
 	}
 	var all any = &config
 	if of.Sets && c.Name() != "train" {
-		all = newTuning(c.Name(), "").settings()
+		all = newTuning(c.Name(), "")
 	}
 	for _, t := range settings.Sections(all) {
 		for _, f := range t.Fields {

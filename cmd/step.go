@@ -15,26 +15,23 @@ import (
 )
 
 func newStep() *cobra.Command {
-	o := rl.NewStep()
+	var o stepOptions
 	s := modelChoice(asDefault, "optimizer")
-	var seed uint64
-	c := newCommand("step", nil, func(c *cobra.Command, args []string) error { return runStep(c, o, s, seed, args) })
+	c := newCommand("step", &o, func(c *cobra.Command, args []string) error { return o.run(c, s, args) })
 	s.registerModel(c, adapterFlag, "lora", "rollout.temperature",
 		"optimizer.learning_rate", "optimizer.max_grad_norm", "optimizer.beta1", "optimizer.beta2", "optimizer.eps", "optimizer.weight_decay")
-	flags := c.Flags()
-	flags.StringVar(&o.State, "state", "", "folder of the optimizer's moments, as an earlier step wrote it")
-	flags.StringVar(&o.Out, "out", "", "folder to write (required but for --dry-run)")
-	flags.StringVar(&o.Grads, "grads", "", "also write the gradients, before clipping, to this safetensors file")
-	flags.Uint64Var(&seed, "lora-seed", 0, "seed of a new adapter")
 	exclusive(c, "adapter", "lora")
 	exclusive(c, "state", "lora")
-	flags.BoolVar(&o.Dry, "dry-run", false, "compute loss and gradients, update nothing")
-	must(c.MarkFlagDirname("state"))
-	must(c.MarkFlagDirname("out"))
 	return c
 }
 
-func runStep(c *cobra.Command, o *rl.Step, s *choice, seed uint64, args []string) error {
+// A stepOptions has the flags of step that are not settings.
+type stepOptions struct {
+	rl.StepFiles
+	Seed uint64 `flag:"lora-seed" help:"seed of a new adapter"`
+}
+
+func (o stepOptions) run(c *cobra.Command, s *choice, args []string) error {
 	switch {
 	case o.Out == "" && !o.Dry:
 		return usagef("--out is not set: name the folder to write, or try with --dry-run")
@@ -62,29 +59,30 @@ func runStep(c *cobra.Command, o *rl.Step, s *choice, seed uint64, args []string
 	if err := r.check(checked); err != nil {
 		return err
 	}
-	o.Update, o.Temperature = r.Optimizer.UpdateSettings, r.Rollout.Temperature
+	step := rl.NewStep()
+	step.StepFiles, step.Update, step.Temperature = o.StepFiles, r.Optimizer.UpdateSettings, r.Rollout.Temperature
 	if !fresh && !r.Stated("optimizer.learning_rate") {
-		o.Update.LearningRate = s.fresh().Optimizer.LearningRate // only a new adapter begins with a larger one
+		step.Update.LearningRate = s.fresh().Optimizer.LearningRate // only a new adapter begins with a larger one
 	}
 	return r.with(c, nil, args, nil, func(in io.Reader, name string, p *policy.Policy) error {
 		if fresh {
-			if err := p.NewAdapter(r.LoRA.Settings, r.named, seed); err != nil {
+			if err := p.NewAdapter(r.LoRA.Settings, r.named, o.Seed); err != nil {
 				return err
 			}
-			announceAdapter(p, o.Update.LearningRate)
+			announceAdapter(p, step.Update.LearningRate)
 		}
 		if err := eachRow(in, name, func(_, number int, row rl.WeighedRow) error {
-			if err := o.Add(p, row); err != nil {
+			if err := step.Add(p, row); err != nil {
 				return fmt.Errorf("%s:%d: %w", name, number, err)
 			}
 			return nil
 		}); err != nil {
 			return err
 		}
-		if o.Empty() {
+		if step.Empty() {
 			return fmt.Errorf("%s holds no sequences", name)
 		}
-		report, err := o.Take(c.Context(), p)
+		report, err := step.Take(c.Context(), p)
 		if err != nil {
 			return err
 		}
@@ -94,10 +92,11 @@ func runStep(c *cobra.Command, o *rl.Step, s *choice, seed uint64, args []string
 
 func newWeights() *cobra.Command {
 	s := newChoice(asDefault, "objective")
-	var explain bool
-	c := newCommand("weights", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error { return runWeights(c, args, r, explain) }))
+	var o struct {
+		Explain bool `help:"print a table for people instead of JSON"`
+	}
+	c := newCommand("weights", &o, s.run(func(c *cobra.Command, args []string, r *resolved) error { return runWeights(c, args, r, o.Explain) }))
 	s.register(c, "objective.name=objective")
-	c.Flags().BoolVar(&explain, "explain", false, "print a table for people instead of JSON")
 	return c
 }
 

@@ -23,8 +23,7 @@ import (
 
 func newSweep() *cobra.Command {
 	o := sweepOptions{Jobs: 1}
-	c := newCommand("sweep", &o, func(c *cobra.Command, args []string) error { return o.each(c, args) })
-	return c
+	return newCommand("sweep", &o, func(c *cobra.Command, args []string) error { return o.each(c, args) })
 }
 
 // A sweepOptions has the flags of sweep.

@@ -25,11 +25,18 @@ import (
 // A Step is one optimizer step with weights that somebody else has given each token.
 type Step struct {
 	learn.Options
-	Update            learn.UpdateSettings
-	State, Out, Grads string // folders and a file; "" is none
-	Dry               bool   // compute everything, but update nothing
+	StepFiles
+	Update learn.UpdateSettings
 
 	batch learn.Batch
+}
+
+// StepFiles say what a step reads beside its batch and what it writes; "" is nothing.
+type StepFiles struct {
+	State string `complete:"dir" help:"folder of the optimizer's moments, as an earlier step wrote it"`
+	Out   string `complete:"dir" help:"folder to write (required but for --dry-run)"`
+	Grads string `help:"also write the gradients, before clipping, to this safetensors file"`
+	Dry   bool   `flag:"dry-run" help:"compute loss and gradients, update nothing"`
 }
 
 // NewStep returns a step with the defaults of a run.
