@@ -209,6 +209,13 @@ func (c *config) setIf(condition bool, key string, value any) {
 	}
 }
 
+// carry sets a number that has the same meaning here, unless it is the usual one, with which both do without.
+func (c *config) carry(key, ours string, usual float64) (given bool) {
+	x := c.number(key, usual)
+	c.setIf(x != usual, ours, x)
+	return x != usual
+}
+
 func (c *config) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }

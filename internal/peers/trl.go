@@ -99,15 +99,11 @@ func (t *trl) sizes(processes int) {
 // rollout reads how responses are sampled.
 func (t *trl) rollout() {
 	t.set("rollout.temperature", t.number("temperature", 1))
-	if p := t.number("top_p", 1); p != 1 {
-		t.set("rollout.top_p", p)
-	}
+	t.carry("top_p", "rollout.top_p", 1)
 	if k := t.count("top_k", 0); k > 0 {
 		t.set("rollout.top_k", k)
 	}
-	if p := t.number("min_p", 0); p > 0 {
-		t.set("rollout.min_p", p)
-	}
+	t.carry("min_p", "rollout.min_p", 0)
 	t.refuseUnless("repetition_penalty", 1.0, "onering trains on what was sampled from the policy alone")
 	t.arguments("chat_template_kwargs")
 	for _, key := range []string{"generation_kwargs", "vllm_structured_outputs_regex"} {
@@ -137,13 +133,10 @@ func (t *trl) objective() {
 	t.dual(high, clips)
 	t.penalties()
 	t.importance()
-	if q := t.number("top_entropy_quantile", 1); q != 1 {
-		t.set("objective.top_entropy", q)
+	if t.carry("top_entropy_quantile", "objective.top_entropy", 1) {
 		t.note("TRL takes the quantile of a micro-batch's tokens, onering of a step's")
 	}
-	if x := t.number("off_policy_mask_threshold", 0); x != 0 {
-		t.set("objective.mask_off_policy", x)
-	}
+	t.carry("off_policy_mask_threshold", "objective.mask_off_policy", 0)
 }
 
 // loss sets the objective's name and aggregation, and reports whether it clips the ratio.

@@ -173,9 +173,7 @@ func (v verl) adapter() {
 // rollout reads how responses are sampled.
 func (v verl) rollout() {
 	v.set("rollout.temperature", v.number(sampled+"temperature", 1))
-	if p := v.number(sampled+"top_p", 1); p != 1 {
-		v.set("rollout.top_p", p)
-	}
+	v.carry(sampled+"top_p", "rollout.top_p", 1)
 	if k := v.count(sampled+"top_k", -1); k > 0 {
 		v.set("rollout.top_k", k)
 	}
@@ -396,9 +394,7 @@ func (v verl) penalties() {
 			v.set("objective.kl_horizon", horizon)
 		}
 	}
-	if x := v.number(actor+"entropy_coeff", 0); x != 0 {
-		v.set("objective.entropy_bonus", x)
-	}
+	v.carry(actor+"entropy_coeff", "objective.entropy_bonus", 0)
 }
 
 // correction reads the factors and rejections for rollouts of another program.
