@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -151,16 +150,8 @@ func (s *Server) request(ctx context.Context, client *http.Client, path string, 
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, process.MaxAnswer))
-	switch {
-	case response.StatusCode != http.StatusOK:
-		err = errors.New(response.Status)
-	case err == nil:
+	answer, err := remote.Exchange(client, request, "")
+	if err == nil {
 		err = strict.JSON(answer, into)
 	}
 	if err != nil {
