@@ -141,7 +141,7 @@ const headName = "lm_head.weight"
 type modelSource struct {
 	*Folder
 	names []string
-	// beside are the tensors that are no part of the model, which Save copies.
+	// beside are the tensors that are not part of the model, which Save copies.
 	beside []string
 	// headCopy is the head's name if a tied model's folder also has the head.
 	headCopy string

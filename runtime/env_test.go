@@ -52,7 +52,7 @@ func TestOpenErrors(t *testing.T) {
 	_, err = runtime.Open(ctx, library(copied))
 	wantError(t, err, "already runs on", "name one library only")
 
-	// Another name of the same library is no error.
+	// Another name of the same library is not an error.
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(e.Library(), link); err != nil {
 		t.Skip(err)

@@ -100,7 +100,7 @@ func (p *Pass) HeadRows() int {
 func (e *Env) ExecutionProviders() ([]string, error) { return e.executionProviders() }
 
 // Locked returns how many ranges of the host's memory the stand-in of e has locked, and lets
-// it lock no more than most from now on; 0 is no limit.
+// it lock no more than most from now on; 0 is not a limit.
 func (e *Env) Locked(most int) int {
 	return e.memory.Driver.(interface{ Locked(int) int }).Locked(most)
 }

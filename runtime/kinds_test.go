@@ -25,7 +25,7 @@ func kinds(t *testing.T) (list []string) {
 }
 
 // strange are numbers at which kinds could differ: subnormal ones, the ends of the range, numbers
-// whose products or sums leave it, and what is no number.
+// whose products or sums leave it, and what is not a number.
 var strange = []float64{0, math.Copysign(0, -1), 1e-40, -1e-40, 9.2e-41, 1.1754944e-38, -1.18e-38, 3e-20, -2.5e-20, 1.2e-19, 3.3895e38, -3.3895e38, 1.8e19, -1.9e19, 1, -1, math.Inf(1), math.Inf(-1), math.NaN()}
 
 // sameBits compares two results; any NaN is as good as another.

@@ -14,7 +14,7 @@ import (
 
 // TestMinP samples with min-p from a model. Each token must be at least min-p times
 // as likely as the likeliest one, which greedy decoding of the same tokens gives. A
-// bound just below 1 is greedy decoding, and 0 is no bound. Other responses that are
+// bound just below 1 is greedy decoding, and 0 is not a bound. Other responses that are
 // decoded at the same time change nothing.
 func TestMinP(t *testing.T) {
 	env := runtimetest.Test(t)

@@ -144,7 +144,7 @@ func TestOptimizerByTensor(t *testing.T) {
 }
 
 // Tiles and ONNX Runtime update to the same bits, and so does a device, also
-// with gradients and moments that are zero, subnormal or huge, and in ranges whose length is no multiple of a vector's.
+// with gradients and moments that are zero, subnormal or huge, and in ranges whose length is not a multiple of a vector's.
 func TestTilesAreONNXRuntimes(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	c := halfModel()

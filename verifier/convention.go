@@ -63,7 +63,7 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 }
 
 // approximates reports whether y is x rounded to the digits that y states, or x without
-// the digits after them; where y is no numeral, whether they differ by one per cent at most.
+// the digits after them; where y is not a numeral, whether they differ by one per cent at most.
 func (c *comparer) approximates(x, y *latex.Node) bool {
 	if !x.Op.Scalar() || !y.Op.Scalar() || len(algebra.Variables(x, y)) > 0 {
 		return false

@@ -52,8 +52,8 @@
 //   - One comparison relaxes at most one of these conventions, the same for all
 //     elements of a list: a per cent sign, a degree sign or a unit left out, a per
 //     cent value as a fraction, degrees as radians, an option's content for its letter.
-//   - Parts of a chain must agree: 5 = 7 is no answer. What follows ≈ has to be what
-//     stands before it, rounded or cut off, so 7 ≈ 2.5 is no answer either. What follows
+//   - Parts of a chain must agree: 5 = 7 is not an answer. What follows ≈ has to be what
+//     stands before it, rounded or cut off, so 7 ≈ 2.5 is not an answer either. What follows
 //     an arrow is a conclusion if a statement stands before the arrow, but not if a number
 //     does (5 => 7).
 //   - A per cent sign may be added or left out (20% for 20); p% is also p/100.
@@ -76,7 +76,7 @@
 //     be solved (2x = 10, x^2 = 5), nor that something is 0.
 //   - A remark about the domain (for all x ∈ R, n >= 1) may be added, and a membership left out.
 //   - A label or a sentence may stand around an answer: Area: 5, x is 5, Page 5, Alice wins.
-//     Words that change the number are no labels.
+//     Words that change the number are not labels.
 //   - Free constants may have any name: y = Ce^x is y = Ae^x. Propositions are equal if their
 //     truth tables are. Formulas of substances are read as chemists write them.
 //   - An argument of a command without braces is what TeX takes, one digit: \frac12 is 1/2, and
@@ -110,8 +110,8 @@
 //     So another answer beside a box counts (\boxed{5} or 6), and what else stands around it
 //     does not: neither -\boxed{5} nor "I doubt \boxed{5}". A factor behind it is read with it:
 //     \boxed{5} million.
-//   - What precedes the end of a model's thoughts, </think> or the like, is no answer.
+//   - What precedes the end of a model's thoughts, </think> or the like, is not an answer.
 //   - The whole content of an <answer> tag is the answer, or the box in it.
 //   - The last complete box counts; boxes side by side may also be the parts of one
-//     answer, of a list or tuple. A box that is not closed is passed over, one that is empty is no answer.
+//     answer, of a list or tuple. A box that is not closed is passed over, one that is empty is not an answer.
 package verifier

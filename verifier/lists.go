@@ -108,7 +108,7 @@ func excluded(n *latex.Node) *latex.Node {
 	return out
 }
 
-// isElement reports whether n is no set or list itself; {∅} is not ∅.
+// isElement reports whether n is not a set or list itself; {∅} is not ∅.
 func isElement(n *latex.Node) bool {
 	return n.Op.Scalar() || n.Op == latex.Text || n.Op == latex.Matrix || n.Op == latex.Ratio || n.Op == latex.Bracket && (n.Name == "()" || n.Name == "<>")
 }

@@ -129,7 +129,7 @@ func (c *comparer) times(x, y *latex.Node) *latex.Node {
 	return out
 }
 
-// scaled is a matrix times factors; nil if m is no matrix, or a factor is one.
+// scaled is a matrix times factors; nil if m is not a matrix, or a factor is one.
 func (c *comparer) scaled(m *latex.Node, factors ...*latex.Node) *latex.Node {
 	if m = c.computed(m); !m.Is(latex.Matrix) || product(factors...).Contains(latex.Matrix) {
 		return nil

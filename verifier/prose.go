@@ -348,7 +348,7 @@ func (find *finder) lastNumber(s string) (start, end int) {
 	return start, start + len(strings.TrimRight(s[start:end], ".,;:!?*_\"'"))
 }
 
-// little are short words that are no part of a formula.
+// little are short words that are not part of a formula.
 var little = setOf("is of to in by at we so be or as an a i it on if he my us do no go up and am pm es la le de el un il er en et se si")
 
 // mathematical reports whether a piece of running text between spaces may be part

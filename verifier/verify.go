@@ -214,7 +214,7 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	return v
 }
 
-// zeroGroup is a comma before a zero and more digits: 20,000 is no list of 20 and 000.
+// zeroGroup is a comma before a zero and more digits: 20,000 is not a list of 20 and 000.
 var zeroGroup = regexp.MustCompile(`,0\d`)
 
 // alike reports whether two trees are lists of one length.

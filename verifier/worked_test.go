@@ -30,7 +30,7 @@ func TestWorkedOut(t *testing.T) {
 		{"(3,4)", []string{"(3,4)", "(3.0, 4)"}, []string{"(1+2,4)", "(3,2^2)"}},
 		{`\{1,2\}`, []string{`\{2,1\}`, "1, 2"}, []string{`\{1,1+1\}`}},
 		{"[0,4]", []string{"[0,4]"}, []string{"[0,2+2]"}},
-		// Golds that are no numbers, or not worked out, ask for nothing.
+		// Golds that are not numbers, or not worked out, ask for nothing.
 		{"4+18", []string{"22", "4+18", "18+4", "20+2"}, nil},
 		{"2^{100}", []string{"2^{100}", "4^{50}"}, nil},
 		{"2x+3", []string{"3+2x", "x+x+3", "2x+1+2"}, nil},

@@ -15,7 +15,7 @@ import (
 type Command struct {
 	Name  string            // stands in messages about unknown keys; "" for the settings of onering train
 	Flags map[string]string // its flags, without hyphens, by the paths of their settings
-	// Others say what is for what in the rest of its use: flags that are no settings, with
+	// Others say what is for what in the rest of its use: flags that are not settings, with
 	// hyphens, and FILE. Sets says that it takes any setting by --set.
 	Others map[string]string
 	Sets   bool

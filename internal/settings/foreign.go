@@ -8,7 +8,7 @@ import (
 
 // foreignNames map what other programs call things (TRL, transformers, verl, OpenRLHF, PEFT,
 // vLLM, lm-eval) to what is here. A line has words and the foreign names. A word is the path of
-// a setting, a flag that is no setting, or FILE, a command's argument; the first that there is
+// a setting, a flag that is not a setting, or FILE, a command's argument; the first that there is
 // counts. Where the line begins with "here", it is a remark.
 //
 //go:embed foreign.txt

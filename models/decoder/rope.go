@@ -281,7 +281,7 @@ var layerTypes = []string{"full_attention", "sliding_attention"}
 
 // A Sliding says which layers of a family may have a window.
 type Sliding struct {
-	Default int // sliding_window if the key is absent; null is no window
+	Default int // sliding_window if the key is absent; null is not a window
 	// Every is n if without layer_types every n-th layer has no window; 0 if all have one, and
 	// layer_types does not count.
 	Every int

@@ -125,7 +125,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
-	// A file that exists but is no library is not reported as missing.
+	// A file that exists but is not a library is not reported as missing.
 	if err := os.WriteFile(filepath.Join(dir, "libcufakeblas.so.13"), []byte("text"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@
 // One locked thread calls the library (loop.go). It also sends signs of life from each
 // rank to the next (control.go): a rank watches the previous one, and a rank that is
 // stopped, hangs in the library or is gone ends all ranks with one message. A rank that
-// computes for long while others wait for it is no failure.
+// computes for long while others wait for it is not a failure.
 package mpi
 
 // #include <stdlib.h>

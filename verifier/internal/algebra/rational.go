@@ -224,7 +224,7 @@ func (c *Checker) exactRoot(x *big.Rat, k int64) *big.Rat {
 	return new(big.Rat).SetFrac(num, c.integerRoot(x.Denom(), k))
 }
 
-// integerRoot is the k-th root of x >= 0, which fails if it is no integer, or if finding it
+// integerRoot is the k-th root of x >= 0, which fails if it is not an integer, or if finding it
 // would cost too much.
 func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 	if x.BitLen() <= 1 || k == 1 {

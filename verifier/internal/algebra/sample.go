@@ -315,7 +315,7 @@ func (s *variables) at(value func(i int) *big.Rat) *point {
 	return p
 }
 
-// turned makes the values of a point that are no integers transcendental.
+// turned makes the values of a point that are not integers transcendental.
 func turned(p *point) *point {
 	for q := p; q != nil; q = q.next {
 		if !q.value.IsInt() {

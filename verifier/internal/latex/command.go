@@ -160,7 +160,7 @@ func (p *parser) fraction() *Node {
 }
 
 // derivative parses the arguments of \frac{d^n y}{d x^n}, and makes one name of them; nil if
-// they are no derivative. y' is the first derivative by any variable.
+// they are not a derivative. y' is the first derivative by any variable.
 func (p *parser) derivative() *Node {
 	at := p.pos
 	partial := p.at(1).cmd("partial")

@@ -673,7 +673,7 @@ func (p *parser) skipArgument() {
 	p.advance()
 }
 
-// inBase is the value of digits in base b, nil if a digit is too large or b is no base.
+// inBase is the value of digits in base b, nil if a digit is too large or b is not a base.
 func inBase(digits string, b int64) *big.Rat {
 	v, ok := new(big.Int), b >= 2 && len(digits) <= 2000 && !strings.ContainsAny(digits, "+-")
 	if ok {

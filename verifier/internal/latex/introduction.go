@@ -9,7 +9,7 @@ var verbs = SetOf(`is are was were equals equal has have had gets get got needs 
 	gives give gave receives becomes become contains contain holds holding find obtain yields totals 是 为 等于 等於 的值为 的值是 为： です は`)
 
 // skipIntroduction skips words that say what follows: a sentence up to its verb, or a label up
-// to its colon. Words that change a number are no introduction.
+// to its colon. Words that change a number are not an introduction.
 func (p *parser) skipIntroduction() bool {
 	i, wordy := 0, false // wordy: it is a phrase rather than letters of a formula
 	for ; p.at(i).kind == word && i < 16; i++ {

@@ -302,7 +302,7 @@ func (l *lexer) word(text string, plain, roman bool, at int) {
 		l.emit(token{kind: word, text: "or", inText: true, at: at})
 		text = rest
 	}
-	// So many letters are no product of variables; as one, each letter would cost the
+	// So many letters are not a product of variables; as one, each letter would cost the
 	// length of the rest.
 	plain = plain || len(text) > maxLetters
 	l.emit(token{kind: word, text: text, inText: plain, inRoman: roman, at: at})

@@ -82,7 +82,7 @@ var changingStems = []string{"doubl", "tripl", "quadrupl", "halv", "revers", "in
 // changingCharacters change it in scripts without spaces between words.
 const changingCharacters = "十百千万萬亿億兆半倍成折之不非没無负負多余餘未超近约約至到比以또니만억천백십이상하미초과반反错錯假"
 
-// abbreviations are short words that are no numbers.
+// abbreviations are short words that are not numbers.
 var abbreviations = SetOf("a an in of on to at by he she it we my i and or al el la le de du des un os tv cd " +
 	"id pc pt ox u su sq cu up mpg mmhg tvs cds dvds pts pcs ppl rpm fps bps dvd gym psi hymn wpm mph kph lb # s t db")
 

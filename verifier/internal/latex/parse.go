@@ -18,7 +18,7 @@ type Parsed struct {
 }
 
 // Parse reads src, LaTeX or plain text without its math delimiters, in one
-// reading. A text that is no expression becomes a Text node (never an error);
+// reading. A text that is not an expression becomes a Text node (never an error);
 // an empty one gives a nil tree. The only error is ErrLimit.
 func Parse(src string, reading Reading) (result Parsed, err error) {
 	if len(src) > maxBytes {
@@ -89,7 +89,7 @@ type parser struct {
 	brackets    int  // open ( and [
 	inSet       bool // in \{\}: a colon or bar begins a condition
 	inIndex     bool // inside a subscript
-	lettersOnly bool // letters of a formula are no units
+	lettersOnly bool // letters of a formula are not units
 	unitLetters bool // some were taken as units
 }
 
@@ -167,7 +167,7 @@ func (p *parser) expect(s string) { p.failIf(!p.accept(s)) }
 
 func (p *parser) fail() { panic(errSyntax) }
 
-// failIf gives up if the condition holds: the text is no mathematics.
+// failIf gives up if the condition holds: the text is not mathematics.
 func (p *parser) failIf(wrong bool) {
 	if wrong {
 		p.fail()
@@ -440,7 +440,7 @@ func (p *parser) chain(args []*Node, ops []string) *Node {
 	return n
 }
 
-// implication is p => q, or the like; of statements that are no propositions it is the last.
+// implication is p => q, or the like; of statements that are not propositions it is the last.
 func implication(arrow string, p, q *Node) *Node {
 	switch {
 	case !isProposition(q):
@@ -613,7 +613,7 @@ func (p *parser) daytimeAhead() string {
 	return ""
 }
 
-// clockOf returns the time of day hours:minutes(:seconds), or nil if it is no time of day.
+// clockOf returns the time of day hours:minutes(:seconds), or nil if it is not a time of day.
 func clockOf(args []*Node, half string) *Node {
 	if !rules.On("times") {
 		return nil

@@ -285,7 +285,7 @@ func meaning(phrase string) *Node {
 	return &Node{Op: Text, Name: phrase, Words: true}
 }
 
-// textOf is the Text of tokens that are no mathematics: their spelling without
+// textOf is the Text of tokens that are not mathematics: their spelling without
 // spaces and without regard to case.
 func textOf(tokens []token) *Node {
 	var b strings.Builder
