@@ -77,8 +77,8 @@ var rooms = []struct {
 	{"reward", "data environment internal/registry sampler internal/settings"}, // sampler: for the Grader, which scores responses while others are sampled
 	{"reward/all", "reward/*"},
 	{"reward/rewardtest", "reward data internal/registry internal/settings"},
-	{"reward/external", "reward data internal/process"},
-	{"reward/command", "reward reward/external internal/process internal/settings"},
+	{"reward/external", "reward data internal/process internal/remote"},
+	{"reward/command", "reward reward/external internal/process internal/remote internal/settings"},
 	{"reward/http", "reward reward/external data internal/process internal/remote internal/settings"},
 	{"reward/math", "reward internal/settings verifier"},
 	{"reward/texts", "internal/settings"},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"onering/internal/process"
@@ -52,10 +53,8 @@ func Exchange(client *http.Client, request *http.Request, token string) ([]byte,
 	case status/100 == 2:
 		return body, nil
 	default:
-		return nil, &Refusal{
-			Err:   fmt.Errorf("%d %s: %s", status, http.StatusText(status), process.Excerpt(body)),
-			Final: !passing(status), After: retryAfter(response.Header.Get("Retry-After"), time.Now()),
-		}
+		after, _ := RetryAfter(response.Header, time.Now())
+		return nil, &Refusal{Err: fmt.Errorf("%d %s: %s", status, http.StatusText(status), process.Excerpt(body)), Final: !Passing(status), After: after}
 	}
 }
 
@@ -76,24 +75,33 @@ func Reach(ctx context.Context, client *http.Client, setting, address string) er
 	return fmt.Errorf("%s: no server is at %s: start it first, or correct the address: %w", setting, address, err.(*url.Error).Err)
 }
 
-// passing says whether the server may answer differently the next time.
-func passing(status int) bool {
+// Passing says whether the server may answer differently the next time.
+func Passing(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
-	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusNetworkAuthenticationRequired:
 		return false
 	}
 	return status >= 500
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return time.Duration(min(max(seconds, 0), 86400)) * time.Second
+// RetryAfter reads the header of that name: seconds, or a date.
+func RetryAfter(header http.Header, now time.Time) (wait time.Duration, stated bool) {
+	text := strings.TrimSpace(header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second, true
 	}
-	if date, err := http.ParseTime(value); err == nil {
-		return max(date.Sub(now), 0)
+	if date, err := http.ParseTime(text); err == nil {
+		return max(date.Sub(now), 0), true
 	}
-	return 0
+	return 0, false
+}
+
+// Sleep waits, or returns the error of ctx when that ends first.
+func Sleep(ctx context.Context, pause time.Duration) error {
+	until, cancel := context.WithTimeout(ctx, pause)
+	defer cancel()
+	<-until.Done()
+	return ctx.Err()
 }

@@ -62,13 +62,6 @@ func newClient(s settings, o Options) *client {
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	until, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-until.Done()
-	return ctx.Err()
-}
-
 // A call is one request, which may be sent several times.
 type call struct {
 	method  string
@@ -85,8 +78,7 @@ type call struct {
 	signed bool
 	// read, if not nil, reads the answer. After an error of read the call is repeated.
 	read func(*http.Response) error
-	// repeat are statuses after which the call is repeated, in addition to those of
-	// retryable.
+	// repeat are statuses after which the call is repeated, in addition to the passing ones.
 	repeat []int
 	// again, if not nil, is called before the call is repeated; done says that the
 	// purpose of the call was reached, so that no repetition is needed.
@@ -246,8 +238,8 @@ func (c *client) request(ctx context.Context, r repo, what string, k call) (*htt
 // leaves it to the caller, and a negative one means no repetition.
 func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*http.Response, time.Duration, error) {
 	resp, err := c.send(ctx, k)
-	if err == nil && (retryable(resp.StatusCode) || slices.Contains(k.repeat, resp.StatusCode)) {
-		wait, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	if err == nil && (network.Passing(resp.StatusCode) || slices.Contains(k.repeat, resp.StatusCode)) {
+		wait, ok := network.RetryAfter(resp.Header, time.Now())
 		err = c.refusal(r, what, resp)
 		resp.Body.Close()
 		if ok && wait > longestWait {
@@ -294,17 +286,6 @@ func answer(resp *http.Response, limit int64) ([]byte, error) {
 func backoff(attempt int) time.Duration {
 	d := firstWait << (attempt - 1)
 	return d/2 + rand.N(d)
-}
-
-// retryAfter reads the header of that name: seconds or a date.
-func retryAfter(text string, now time.Time) (time.Duration, bool) {
-	if seconds, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
-	}
-	if t, err := http.ParseTime(text); err == nil {
-		return max(0, t.Sub(now)), true
-	}
-	return 0, false
 }
 
 // at returns an address below the endpoint. Slashes inside a part are escaped.

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	network "onering/internal/remote"
 )
 
 // The reasons of failures; test for them with errors.Is.
@@ -38,18 +40,7 @@ func (e *fault) Unwrap() error { return e.Err }
 // unreachable says whether the hub gave no answer, or asked to try later.
 func unreachable(err error) bool {
 	e, ok := errors.AsType[*fault](err)
-	return ok && (e.Status == 0 && !errors.Is(err, errChecksum) || retryable(e.Status))
-}
-
-// retryable says whether the same request may succeed later.
-func retryable(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusNetworkAuthenticationRequired:
-		return false
-	}
-	return status >= 500
+	return ok && (e.Status == 0 && !errors.Is(err, errChecksum) || network.Passing(e.Status))
 }
 
 // A permanent error is one that would occur again for the same request.

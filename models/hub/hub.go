@@ -38,6 +38,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	network "onering/internal/remote"
 )
 
 // Options are the caller's choices; the zero value works.
@@ -78,7 +80,7 @@ func (o Options) filled() Options {
 		o.Notice = func(string) {}
 	}
 	if o.wait == nil {
-		o.wait = sleep
+		o.wait = network.Sleep
 	}
 	return o
 }

@@ -292,22 +292,6 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for _, tt := range []struct {
-		text string
-		want time.Duration
-		ok   bool
-	}{
-		{"120", 2 * time.Minute, true}, {" 0 ", 0, true}, {"", 0, false}, {"-1", 0, false}, {"soon", 0, false}, {"1.5", 0, false},
-		{"Fri, 02 Jan 2026 03:05:05 GMT", time.Minute, true}, {"Fri, 02 Jan 2026 03:00:00 GMT", 0, true}, {"99999999999999", 0, false},
-	} {
-		if got, ok := retryAfter(tt.text, now); got != tt.want || ok != tt.ok {
-			t.Errorf("%q: %v, %v", tt.text, got, ok)
-		}
-	}
-}
-
 // cut sends a part of what is asked for and ends the connection.
 func cut(part int) func(w http.ResponseWriter, r *http.Request, name string, content []byte) bool {
 	return func(w http.ResponseWriter, r *http.Request, name string, content []byte) bool {

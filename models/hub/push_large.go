@@ -10,12 +10,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"onering/internal/files"
+	network "onering/internal/remote"
 )
 
 // Large files go to the hub's storage by the batch API of Git LFS, whose answer says
@@ -157,7 +159,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 			p.forget(f)
 			return p.verify(f, o.Actions.Verify)
 		}
-		if e, ok := errors.AsType[*fault](err); !ok || e.Status < 400 || e.Status > 499 || retryable(e.Status) {
+		if e, ok := errors.AsType[*fault](err); !ok || e.Status < 400 || e.Status > 499 || network.Passing(e.Status) {
 			return err // the state stays for a later push
 		}
 		// The addresses have expired, or the upload has ended.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"onering/internal/process"
+	"onering/internal/remote"
 	"onering/reward"
 	"onering/reward/external"
 )
@@ -191,7 +192,7 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 		w.rested = w.process.EndedAt.Add(external.Backoff(w.failures))
 	}
 	w.process = nil
-	if err := external.Sleep(ctx, time.Until(w.rested)); err != nil {
+	if err := remote.Sleep(ctx, time.Until(w.rested)); err != nil {
 		return nil, err
 	}
 	grader, err := process.StartLines(command, words)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"onering/internal/process"
+	"onering/internal/remote"
 	"onering/reward"
 )
 
@@ -65,18 +66,6 @@ func Backoff(failures int) time.Duration {
 	return pause - time.Duration(rand.Int64N(int64(pause/2)))
 }
 
-// Sleep waits, or returns the error of ctx when that ends first.
-func Sleep(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Grade calls attempt to grade the group, and again after a failure; after the last
 // failure it stops the run or skips the group, as the settings say. try is the number of
 // the attempt, from 0. name is the reward's name.
@@ -105,7 +94,7 @@ func (s Settings) Grade(ctx context.Context, name string, group []reward.Sample,
 		}
 		slog.Warn("a group could not be graded and is sent again", "reward", name, "problem", group[0].Problem.ID,
 			"reason", process.Printable(err.Error()), "pause", pause.Round(time.Millisecond))
-		if err := Sleep(ctx, pause); err != nil {
+		if err := remote.Sleep(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
