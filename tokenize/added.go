@@ -20,17 +20,15 @@ type addedToken struct {
 	Special    bool   `json:"special"`    // left out by Decode with skipSpecial
 }
 
-// An addedSet finds added tokens in a text: the leftmost, and among several that begin
-// there the longest. Its work is linear in the text for any tokens: it reads the text
-// once, from its end, in an Aho-Corasick automaton of the reversed tokens, which knows at
-// each place the longest token that begins there.
+// An addedSet finds added tokens in a text: the leftmost, and among several that begin there the longest. Its
+// work is linear in the text for any tokens: it reads the text once, from its end, in an Aho-Corasick automaton
+// of the reversed tokens, which knows at each place the longest token that begins there.
 type addedSet struct {
 	tokens []addedToken
 	number map[string]int // a token's number by its text
 	first  [256]bool      // bytes with which tokens begin
 
-	// The automaton: edges[node<<8|byte] is the next node, and node 0 the root, whose
-	// edges are in last too.
+	// The automaton: edges[node<<8|byte] is the next node, and node 0 the root, whose edges are in last too.
 	edges map[int]int32
 	last  [256]int32
 	nodes []addedNode
@@ -54,8 +52,7 @@ func (a *addedSet) has(text string) bool {
 	return ok
 }
 
-// add adds a token; among several with the same text the last one counts. Call build
-// afterwards.
+// add adds a token; among several with the same text the last one counts. Call build afterwards.
 func (a *addedSet) add(t addedToken) {
 	if n, twice := a.number[t.Content]; twice {
 		a.tokens[n] = t
@@ -132,8 +129,7 @@ func (a *addedSet) step(at int32, by byte) (next int32, tried int) {
 // A foundToken is a place in a text and the longest token that begins there.
 type foundToken struct{ start, token int }
 
-// find returns the places in s where tokens begin, the last one first, and how many
-// edges it tried.
+// find returns the places in s where tokens begin, the last one first, and how many edges it tried.
 func (a *addedSet) find(s string) (found []foundToken, tried int) {
 	first := 0
 	for first < len(s) && !a.first[s[first]] {

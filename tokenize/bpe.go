@@ -10,10 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// A bpe turns one piece of text into ids by byte-pair encoding: each byte is a
-// symbol, and of all neighbouring pairs the one that was learned first (the lowest
-// rank; the leftmost of several) becomes one symbol, until no pair is in the list
-// of merges. It is safe for concurrent use once it is built.
+// A bpe turns one piece of text into ids by byte-pair encoding: each byte is a symbol, and of all neighbouring
+// pairs the one that was learned first (the lowest rank; the leftmost of several) becomes one symbol, until no
+// pair is in the list of merges. It is safe for concurrent use once it is built.
 type bpe struct {
 	bytes  [256]int32       // id of each byte; -1 if the vocabulary lacks it
 	ranks  map[uint64]int32 // pair(left, right) -> rank
@@ -206,10 +205,9 @@ func (b *bpe) mergeShort(ids []int32) []int32 {
 	return ids
 }
 
-// mergeLong merges ids in place in O(n log n): the symbols are a linked list, the pairs
-// are a heap ordered by rank and place. A heap entry is ignored if the pair at its place
-// has changed. The second result is how many pairs were ranked; each costs at most one
-// operation of the heap.
+// mergeLong merges ids in place in O(n log n): the symbols are a linked list, the pairs are a heap ordered by
+// rank and place. A heap entry is ignored if the pair at its place has changed. The second result is how many
+// pairs were ranked; each costs at most one operation of the heap.
 func (b *bpe) mergeLong(ids []int32) (merged []int32, ranked int) {
 	n := len(ids)
 	next, prev := make([]int32, n), make([]int32, n)

@@ -40,10 +40,9 @@ func appendBytes(dst, name []byte) []byte {
 	return dst
 }
 
-// appendValid appends b with each invalid sequence replaced by one U+FFFD: the longest
-// that could begin a character, or one byte (Unicode 16.0 section 3.9, and Rust's
-// from_utf8_lossy). (A range loop gives one for every byte and strings.ToValidUTF8 one for
-// every run; both differ from the reference.)
+// appendValid appends b with each invalid sequence replaced by one U+FFFD: the longest that could begin a
+// character, or one byte (Unicode 16.0 section 3.9, and Rust's from_utf8_lossy). (A range loop gives one for
+// every byte and strings.ToValidUTF8 one for every run; both differ from the reference.)
 func appendValid(dst, b []byte) []byte {
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)

@@ -55,10 +55,9 @@ func (m Message) Thought() string {
 	return text
 }
 
-// dict returns the message as transformers gives it to a template: without null fields, and
-// with the model's reasoning as thinking, before the fields, and as reasoning_content, behind
-// them: a template that prints the message shows this order. An empty list of calls is left
-// out, since some templates take its name for a call.
+// dict returns the message as transformers gives it to a template: without null fields, and with the model's
+// reasoning as thinking, before the fields, and as reasoning_content, behind them: a template that prints the
+// message shows this order. An empty list of calls is left out, since some templates take its name for a call.
 func (m Message) dict() *jinja.Dict {
 	if m.fields == nil {
 		return jinja.NewDict("role", m.Role, "content", m.Content)
@@ -166,16 +165,14 @@ func (a TemplateArgs) Over(b TemplateArgs) TemplateArgs {
 // ErrNoChatTemplate is wrapped by the error of Chat for a tokenizer without a chat template.
 var ErrNoChatTemplate = errors.New("the tokenizer has no chat template")
 
-// Chat renders a conversation with the chat template of the tokenizer's folder, as
-// apply_chat_template of transformers does. Of a folder with several it takes the
-// one that the conversation names; else tool_use where there are tools, else default.
-// A message that the template would refuse, lose or write twice encoded is given to it in
-// its own form: see fitting.
+// Chat renders a conversation with the chat template of the tokenizer's folder, as apply_chat_template of
+// transformers does. Of a folder with several it takes the one that the conversation names; else tool_use where
+// there are tools, else default. A message that the template would refuse, lose or write twice encoded is given
+// to it in its own form: see fitting.
 //
-// Templates may write earlier turns in another way than before: Qwen3's drops what
-// the model thought. In training, tokens that were sampled or read stay as they were,
-// so a further turn must be appended to them: do not render the whole conversation
-// again with its new turn.
+// Templates may write earlier turns in another way than before: Qwen3's drops what the model thought. In
+// training, tokens that were sampled or read stay as they were, so a further turn must be appended to them: do
+// not render the whole conversation again with its new turn.
 func (t *Tokenizer) Chat(c Conversation) (text string, err error) {
 	text, _, err = t.chat.render(c)
 	if err != nil {

@@ -32,8 +32,7 @@ type fitting struct {
 // asksNone matches a template's test whether a content is none.
 var asksNone = regexp.MustCompile(`\bcontent['"]?\]?\s*(?:is|is\s+not|==|!=)\s*[nN]one\b`)
 
-// asksNine matches a template's test whether the id of a call has nine characters, as
-// Mistral's do.
+// asksNine matches a template's test whether the id of a call has nine characters, as Mistral's do.
 var asksNine = regexp.MustCompile(`\blength\s*!=\s*9\b`)
 
 // shortenIDs gives all calls and their results ids of nine letters and digits: of the client's id,

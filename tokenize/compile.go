@@ -276,8 +276,7 @@ func (c *compiler) class() set {
 	}
 }
 
-// escapedClass parses an escaped class such as \s or \p{L}; it returns nil if the
-// next characters are not one.
+// escapedClass parses an escaped class such as \s or \p{L}; it returns nil if the next characters are not one.
 func (c *compiler) escapedClass() set {
 	switch {
 	case c.accept(`\s`):

@@ -41,8 +41,7 @@ func (n *tokenName) UnmarshalJSON(data []byte) error {
 	return strict.JSON(data, (*string)(n))
 }
 
-// readConfig reads tokenizer_config.json and the files with chat templates, if the
-// folder has them.
+// readConfig reads tokenizer_config.json and the files with chat templates, if the folder has them.
 func readConfig(fsys fs.FS) (*configFile, error) {
 	c := new(configFile)
 	if err := readJSON(fsys, "tokenizer_config.json", c); err != nil {
@@ -86,8 +85,7 @@ func readJSON(fsys fs.FS, name string, v any) error {
 	return err
 }
 
-// tokens returns the tokens that chat templates can name; one that is not set is
-// undefined in the template.
+// tokens returns the tokens that chat templates can name; one that is not set is undefined in the template.
 func (c *configFile) tokens() map[string]string {
 	tokens := map[string]string{}
 	for name, token := range map[string]tokenName{

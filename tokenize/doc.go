@@ -1,5 +1,4 @@
-// Package tokenize turns text into token ids and back, and conversations and
-// questions into prompts.
+// Package tokenize turns text into token ids and back, and conversations and questions into prompts.
 //
 // It reads byte-level BPE (Qwen2 to Qwen3.5, Llama 3, SmolLM, OLMo 2 and 3, LFM2, Mistral since Nemo) and
 // BPE of characters with tokens of bytes for the others (Llama 2, Mistral, Gemma), and gives the same ids as Hugging Face's
@@ -18,12 +17,11 @@
 //
 // # Why the libraries are not used
 //
-// Pre-tokenizer expressions are matched by our own code, not by dlclark/regexp2,
-// because speed and linear time depend on it: Qwen's expression, written by hand
-// in split.go, cuts 6 MB of problems at 48 MB/s where regexp2 reaches 2.4 (our
-// compiled expressions 2.8), and regexp2 goes back, so that an expression such as
-// (?:a|aa)*b takes exponential time, 37 ms for 24 letters against 4 µs here. Its
-// letters and numbers are also those of Go's Unicode version, not the reference's.
+// Pre-tokenizer expressions are matched by our own code, not by dlclark/regexp2, because speed and linear time
+// depend on it: Qwen's expression, written by hand in split.go, cuts 6 MB of problems at 48 MB/s where regexp2
+// reaches 2.4 (our compiled expressions 2.8), and regexp2 goes back, so that an expression such as (?:a|aa)*b
+// takes exponential time, 37 ms for 24 letters against 4 µs here. Its letters and numbers are also those of
+// Go's Unicode version, not the reference's.
 //
 // sugarme/tokenizer is the Go port of the reference. It is the second opinion in the
 // tests: opinion_test.go holds both to the same ids and texts, and

@@ -32,8 +32,7 @@ func (f *form) apply(s string) string {
 	return s
 }
 
-// scheme says where Metaspace, as pre-tokenizer and as decoder, puts its replacement before
-// a text.
+// scheme says where Metaspace, as pre-tokenizer and as decoder, puts its replacement before a text.
 func (s stage) scheme() (string, error) {
 	if utf8.RuneCountInString(s.Replacement) != 1 {
 		return "", fmt.Errorf("Metaspace with the replacement %q, want one character", s.Replacement)

@@ -71,8 +71,7 @@ func LoadFS(fsys fs.FS) (*Tokenizer, error) {
 	return t, nil
 }
 
-// load reads the tokenizer of a folder: tokenizer.json or, in older folders, vocab.json and
-// merges.txt.
+// load reads the tokenizer of a folder: tokenizer.json or, in older folders, vocab.json and merges.txt.
 func load(fsys fs.FS) (*Tokenizer, error) {
 	config, err := readConfig(fsys)
 	if err != nil {
@@ -244,9 +243,8 @@ func (b *builder) readModel(raw json.RawMessage) error {
 
 // readVocab reads {"name": id, ...}.
 func (b *builder) readVocab(raw []byte) error {
-	// Names and bytes go into one buffer and become parts of one string: a
-	// quarter of a million small strings would take most of the time. The bytes
-	// of a token are left empty if they are the same as its name.
+	// Names and bytes go into one buffer and become parts of one string: a quarter of a million small strings
+	// would take most of the time. The bytes of a token are left empty if they are the same as its name.
 	type entry struct{ id, name, bytes, end int }
 	entries := make([]entry, 0, len(raw)/16)
 	text := make([]byte, 0, len(raw))
@@ -300,8 +298,7 @@ func (b *builder) readVocab(raw []byte) error {
 	return nil
 }
 
-// readMerges reads ["a b", ...] or [["a", "b"], ...], the best merge first. It needs
-// the result of readVocab.
+// readMerges reads ["a b", ...] or [["a", "b"], ...], the best merge first. It needs the result of readVocab.
 func (b *builder) readMerges(raw []byte) error {
 	b.startMerges(len(raw) / 16)
 	s := &ordered.Scanner{Data: raw}

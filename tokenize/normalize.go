@@ -85,9 +85,8 @@ func cluster(s string, i int) (end, runes int) {
 	return end, runes
 }
 
-// appendCluster appends the NFC of one cluster of any length by the three steps
-// of the Unicode Standard, section 3.11: decompose, sort the marks, compose.
-// Single characters and pairs are x/text's.
+// appendCluster appends the NFC of one cluster of any length by the three steps of the Unicode Standard,
+// section 3.11: decompose, sort the marks, compose. Single characters and pairs are x/text's.
 func appendCluster(dst []byte, s string) []byte {
 	type char struct {
 		r   rune

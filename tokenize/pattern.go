@@ -5,16 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// A pattern is a regular expression of a Split pre-tokenizer that has no cutter
-// written by hand. It has what such expressions use and package regexp does not
-// have: a lookahead of one character, and \p{L}, \p{N}, \s as in the reference.
-// Matching is leftmost-first, as in Perl and Oniguruma, and takes time linear in the
-// length of the text for every expression (a Pike machine: all threads advance
-// through the text together).
+// A pattern is a regular expression of a Split pre-tokenizer that has no cutter written by hand. It has what
+// such expressions use and package regexp does not have: a lookahead of one character, and \p{L}, \p{N}, \s as
+// in the reference. Matching is leftmost-first, as in Perl and Oniguruma, and takes time linear in the length
+// of the text for every expression (a Pike machine: all threads advance through the text together).
 //
-// Other \p classes are those of Go's unicode package. Lazy and possessive
-// quantifiers, anchors, back-references, lookbehind and longer lookahead are errors.
-// Empty matches are ignored.
+// Other \p classes are those of Go's unicode package. Lazy and possessive quantifiers, anchors,
+// back-references, lookbehind and longer lookahead are errors. Empty matches are ignored.
 type pattern struct {
 	prog  []inst
 	start int

@@ -253,8 +253,7 @@ func (b *builder) readTemplateProcessing(s stage) error {
 	return nil
 }
 
-// readDecoder accepts ByteLevel, alone or in a Sequence, or the decoders of a
-// vocabulary of characters.
+// readDecoder accepts ByteLevel, alone or in a Sequence, or the decoders of a vocabulary of characters.
 func (b *builder) readDecoder(stages []stage) error {
 	if b.t.form.chars {
 		return b.readCharDecoder(stages)

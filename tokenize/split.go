@@ -12,12 +12,10 @@ import (
 // between i and start is left out; without a further piece, start and end are len(s).
 type cutter func(s string, i int) (start, end int)
 
-// A finder returns the leftmost match in s at or behind from; without one, start and end
-// are len(s).
+// A finder returns the leftmost match in s at or behind from; without one, start and end are len(s).
 type finder func(s string, from int) (start, end int)
 
-// The patterns of well-known tokenizers. In cutQwen, each alternative of qwenPattern
-// has a comment.
+// The patterns of well-known tokenizers. In cutQwen, each alternative of qwenPattern has a comment.
 const (
 	qwenPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	gptPattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`

@@ -10,10 +10,9 @@ import (
 	"onering/internal/settings"
 )
 
-// A Template makes a prompt out of a problem by putting text around it. It belongs
-// to the training recipe: base models are trained with it from their first step.
-// Chat is the exception: it stands for the chat template of the model's tokenizer,
-// with the problem as the message of the user.
+// A Template makes a prompt out of a problem by putting text around it. It belongs to the training recipe: base
+// models are trained with it from their first step. Chat is the exception: it stands for the chat template of
+// the model's tokenizer, with the problem as the message of the user.
 type Template struct {
 	Name           string // as given to ParseTemplate
 	Prefix, Suffix string
@@ -89,10 +88,9 @@ var templates = map[string]Template{
 // Templates returns the names that ParseTemplate knows, sorted.
 func Templates() []string { return slices.Sorted(maps.Keys(templates)) }
 
-// ParseTemplate returns the template of that name (those of Templates), or the
-// template that text itself is: a text with {problem} in it, once, or with the names of
-// columns in braces. Braces that are an argument in LaTeX, as in \boxed{answer}, and doubled
-// ones, as in {{answer}} for {answer}, name nothing.
+// ParseTemplate returns the template of that name (those of Templates), or the template that text itself is: a
+// text with {problem} in it, once, or with the names of columns in braces. Braces that are an argument in
+// LaTeX, as in \boxed{answer}, and doubled ones, as in {{answer}} for {answer}, name nothing.
 func ParseTemplate(text string) (Template, error) {
 	if t, ok := templates[text]; ok {
 		t.Name, t.Stops = text, slices.Clone(t.Stops)
@@ -192,9 +190,8 @@ func (t Template) Render(problem string) string {
 	return t.Prefix + problem + t.Suffix
 }
 
-// Prompt renders a problem in a template and encodes it. A chat template returns errors:
-// the tokenizer may have none, or one that refuses a system message; and so does a template
-// with columns that were not filled in.
+// Prompt renders a problem in a template and encodes it. A chat template returns errors: the tokenizer may have
+// none, or one that refuses a system message; and so does a template with columns that were not filled in.
 func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []int32, err error) {
 	switch {
 	case len(around.Columns) > 0:
@@ -224,8 +221,7 @@ func (t Template) Foreign(k *Tokenizer) bool {
 	return !known && t.Prefix == qwenMathPrefix
 }
 
-// Instruction is the instruction to answer in a box that the template adds to a text, "" if it
-// adds none.
+// Instruction is the instruction to answer in a box that the template adds to a text, "" if it adds none.
 func (t Template) Instruction() string {
 	if strings.Contains(t.Prefix+t.Suffix, instruction) {
 		return instruction
@@ -239,9 +235,8 @@ func (t Template) Talks(k *Tokenizer) bool {
 	return (t.Chat || t.Auto || t.Prefix == qwenMathPrefix) && k.CheckChat() == nil
 }
 
-// instructed returns two conversations that ask for a problem with the instruction of
-// qwen_math: as the system message, and, for templates that refuse one, in front of the
-// problem.
+// instructed returns two conversations that ask for a problem with the instruction of qwen_math: as the system
+// message, and, for templates that refuse one, in front of the problem.
 func instructed(problem string) [2]Conversation {
 	user := Message{Role: "user", Content: problem}
 	inSystem := Talk(Message{Role: "system", Content: instruction}, user)
@@ -249,8 +244,7 @@ func instructed(problem string) [2]Conversation {
 	return [2]Conversation{inSystem, Talk(user)}
 }
 
-// once returns ids without the first n, such as BOS, if the text began with the n tokens
-// that Encode adds.
+// once returns ids without the first n, such as BOS, if the text began with the n tokens that Encode adds.
 func once(ids []int32, n int) []int32 {
 	if len(ids) >= 2*n && slices.Equal(ids[:n], ids[n:2*n]) {
 		return ids[n:]
@@ -280,8 +274,7 @@ func (Template) Reads(t *Tokenizer, name string) bool {
 	return reads
 }
 
-// Around returns a conversation with the template's system message and arguments, unless
-// it has its own.
+// Around returns a conversation with the template's system message and arguments, unless it has its own.
 func (t Template) Around(chat Conversation) (Conversation, error) {
 	args, err := t.Args.Parse()
 	if err != nil {

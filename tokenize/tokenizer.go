@@ -25,14 +25,12 @@ type Tokenizer struct {
 	chat     *chatTemplate
 }
 
-// Encode returns the ids of text as the reference's encode(text) does: special and
-// other added tokens are found in the text, and there is a BOS in front if the
-// tokenizer adds one (DeepSeek's does, Qwen's does not). For text that already has
-// its BOS, as rendered chats do, use EncodeChat.
+// Encode returns the ids of text as the reference's encode(text) does: special and other added tokens are found
+// in the text, and there is a BOS in front if the tokenizer adds one (DeepSeek's does, Qwen's does not). For
+// text that already has its BOS, as rendered chats do, use EncodeChat.
 //
-// Invalid UTF-8 is read as U+FFFD, as Decode writes it. A byte that is not in the
-// vocabulary (possible only in small vocabularies) is left out, as in the reference:
-// see Check.
+// Invalid UTF-8 is read as U+FFFD, as Decode writes it. A byte that is not in the vocabulary (possible only in
+// small vocabularies) is left out, as in the reference: see Check.
 func (t *Tokenizer) Encode(text string) []int32 {
 	ids := make([]int32, 0, len(text)/3+len(t.before)+len(t.after)+4)
 	ids = append(ids, t.before...)
@@ -75,9 +73,8 @@ func (t *Tokenizer) cut(ids []int32, s string, cutters []cutter) []int32 {
 	return ids
 }
 
-// Check returns an error that names the first character of text that the vocabulary
-// lacks, so that Encode would leave it out. Vocabularies with all 256 bytes, as those of
-// real models, have every character.
+// Check returns an error that names the first character of text that the vocabulary lacks, so that Encode would
+// leave it out. Vocabularies with all 256 bytes, as those of real models, have every character.
 func (t *Tokenizer) Check(text string) error {
 	if t.bpe.unk >= 0 {
 		return nil

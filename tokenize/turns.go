@@ -16,26 +16,23 @@ type span struct{ Start, End int }
 // A dialogue is a conversation as text, with the places that the assistant wrote.
 type dialogue struct {
 	Text string
-	// Turns are the assistant's, in order, each with the special token that the
-	// template ends it with.
+	// Turns are the assistant's, in order, each with the special token that the template ends it with.
 	Turns []span
 	// Open says that the template writes no special token after the last turn.
 	Open bool
-	// Rewrites says that the template writes an earlier turn differently once a later one
-	// follows; Qwen3's drops reasoning. Text has every turn in the form that it had as
-	// the last turn.
+	// Rewrites says that the template writes an earlier turn differently once a later one follows; Qwen3's
+	// drops reasoning. Text has every turn in the form that it had as the last turn.
 	Rewrites bool
 	// OtherPrompt says that the text before a turn is not the prompt that the template
 	// makes for it, as with a template whose prompts alone end in <think>.
 	OtherPrompt bool
 }
 
-// Dialogue renders a conversation for training on the assistant's turns from message
-// number from on. Messages before that one are a prompt, which is rendered as Chat
-// renders it. An assistant's turn begins where the prompt for it ends, and it ends with
-// the special token that the template writes after it. A template with generation
-// statements marks the turns itself, so the whole conversation is rendered once. A turn
-// whose message says so (see learnFields) is not among the turns.
+// Dialogue renders a conversation for training on the assistant's turns from message number from on. Messages
+// before that one are a prompt, which is rendered as Chat renders it. An assistant's turn begins where the
+// prompt for it ends, and it ends with the special token that the template writes after it. A template with
+// generation statements marks the turns itself, so the whole conversation is rendered once. A turn whose
+// message says so (see learnFields) is not among the turns.
 func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 	w := dialogueWriter{t: t, chat: c}
 	defer func() {
@@ -164,10 +161,9 @@ func (w dialogueWriter) turn(i int, d *dialogue) (text string, start int) {
 	return text, commonPrefix(text, w.replaced(i+1, i))
 }
 
-// follows returns the place in text, a beginning of the rendering of n messages, of the
-// text after turn number last and its tail. If the template now writes that turn
-// differently, the text after it is found by replacing the turn's message. Text that the
-// template writes only at the end of a conversation is cut from d.Text.
+// follows returns the place in text, a beginning of the rendering of n messages, of the text after turn number
+// last and its tail. If the template now writes that turn differently, the text after it is found by replacing
+// the turn's message. Text that the template writes only at the end of a conversation is cut from d.Text.
 func (w dialogueWriter) follows(text string, last, n int, tail string, d *dialogue) int {
 	if strings.HasPrefix(text, d.Text) {
 		return len(d.Text)
@@ -183,9 +179,8 @@ func (w dialogueWriter) follows(text string, last, n int, tail string, d *dialog
 	return after + kept
 }
 
-// replaced renders the first n messages with another text as message k, whose first
-// and last letter are not those of the message: so both renderings agree right up to
-// the message and right after it.
+// replaced renders the first n messages with another text as message k, whose first and last letter are not
+// those of the message: so both renderings agree right up to the message and right after it.
 func (w dialogueWriter) replaced(n, k int) string {
 	was := strings.TrimSpace(w.chat.Messages[k].Content)
 	w.chat.Messages = slices.Clone(w.chat.Messages[:n])
@@ -234,9 +229,8 @@ func commonSuffix(a, b string) int {
 	return n
 }
 
-// EncodeSpans returns the ids of a text as EncodeChat does, and which of them have a
-// part in one of the spans. This is the mask that apply_chat_template of transformers
-// returns for them.
+// EncodeSpans returns the ids of a text as EncodeChat does, and which of them have a part in one of the spans.
+// This is the mask that apply_chat_template of transformers returns for them.
 func (t *Tokenizer) EncodeSpans(text string, spans []span) (ids []int32, inside []bool) {
 	ids = t.appendText(nil, text)
 	inside = make([]bool, len(ids))
@@ -253,8 +247,7 @@ func (t *Tokenizer) EncodeSpans(text string, spans []span) (ids []int32, inside 
 	return ids, inside
 }
 
-// placesOf returns a function that finds the token with the byte at a place of text,
-// whose ids are given.
+// placesOf returns a function that finds the token with the byte at a place of text, whose ids are given.
 func placesOf(t *Tokenizer, text string, ids []int32) func(at int) int {
 	ends := make([]int, len(ids))
 	n := 0
@@ -271,8 +264,7 @@ func placesOf(t *Tokenizer, text string, ids []int32) func(at int) int {
 			return i
 		}
 	}
-	// If spaces are written as ▁ and tokens strip them, the text up to the place is
-	// encoded alone.
+	// If spaces are written as ▁ and tokens strip them, the text up to the place is encoded alone.
 	return func(at int) int {
 		before := t.appendText(nil, text[:at])
 		n := 0

@@ -37,12 +37,11 @@ func (r *run) compare(op string, left, right Value) bool {
 	return c >= 0 && c != unordered
 }
 
-// unordered is the order of a number and NaN: every comparison is false. It is more than
-// 0, as < and <= require.
+// unordered is the order of a number and NaN, for which every comparison is false. As it is above 0, < and <= are.
 const unordered = 2
 
-// numbers returns the order of two numbers.
-func numbers(a, b num) int {
+// compareNumbers returns -1, 0 or 1 as a is less than, equal to or greater than b, and unordered if one is NaN.
+func compareNumbers(a, b num) int {
 	if a.i != nil && b.i != nil {
 		return a.i.Cmp(b.i)
 	}
@@ -63,7 +62,7 @@ func (n num) exact() *big.Float {
 	return big.NewFloat(n.f)
 }
 
-// equal is a == b.
+// equal is a == b; both are nested in depth other values.
 func (r *run) equal(a, b Value, depth int) bool {
 	r.pay("operator", "==", a, b)
 	if depth > maxDepth {
@@ -75,7 +74,7 @@ func (r *run) equal(a, b Value, depth int) bool {
 	}
 	if x, ok := number(a); ok {
 		y, ok := number(b)
-		return ok && numbers(x, y) == 0
+		return ok && compareNumbers(x, y) == 0
 	}
 	if x, ok := sequence(a); ok {
 		y, ok := sequence(b)
@@ -103,7 +102,8 @@ func (r *run) equal(a, b Value, depth int) bool {
 	return a == b
 }
 
-// order compares two values; ok is false if they have no order.
+// order returns a negative number, 0 or a positive one as a is less than, equal to or greater than b, or
+// unordered; ok is false if values of these types have no order.
 func (r *run) order(a, b Value) (c int, ok bool) {
 	r.pay("operator", "<", a, b)
 	if x, ok := number(a); ok {
@@ -111,7 +111,7 @@ func (r *run) order(a, b Value) (c int, ok bool) {
 		if !ok {
 			return 0, false
 		}
-		return numbers(x, y), true
+		return compareNumbers(x, y), true
 	}
 	if x, ok := text(a); ok {
 		y, ok := text(b)

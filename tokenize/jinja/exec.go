@@ -8,8 +8,7 @@ type Template struct {
 	marks bool
 }
 
-// Marks says whether the template has generation statements, which mark what an
-// assistant writes.
+// Marks says whether the template has generation statements, which mark what an assistant writes.
 func (t *Template) Marks() bool { return t.marks }
 
 // A Mark is the range of bytes that a generation statement wrote in the text.

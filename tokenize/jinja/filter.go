@@ -67,6 +67,7 @@ func listFilter(r *run, v Value, a arguments) Value {
 	return slices.Clone(l)
 }
 
+// itemsFilter yields the pairs of a dictionary, and none of an undefined value.
 func itemsFilter(r *run, v Value, a arguments) Value {
 	a.bind(r, "items", 0)
 	switch v := v.(type) {
@@ -146,6 +147,7 @@ func (r *run) caseless(get func(Value) Value, sensitive Value) func(Value) Value
 	}
 }
 
+// mapFilter yields map(NAME, ...), the results of a filter for the elements of v, or map(attribute=PATH).
 func mapFilter(r *run, v Value, a arguments) Value {
 	var apply func(Value) Value
 	if len(a.positional) == 0 {
@@ -204,6 +206,7 @@ func choose(attribute, want bool) filter {
 	}
 }
 
+// joinFilter returns the texts of the elements of v, or of an attribute of each, with d between them.
 func joinFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "join", 0, "d", "attribute")
 	sep := r.str(orDefaultValue(o[0], ""))
@@ -232,6 +235,7 @@ func sortFilter(r *run, v Value, a arguments) Value {
 	return l
 }
 
+// dictSort returns the pairs of a dictionary in the order of its keys.
 func dictSort(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "dictsort", 0, "case_sensitive", "by", "reverse")
 	d, ok := v.(*Dict)
@@ -258,7 +262,8 @@ func unique(r *run, v Value, a arguments) Value {
 	})
 }
 
-// extreme is min (-1) or max (1).
+// extreme is the filter min (sign -1) or max (sign 1): the least or greatest element by an attribute, or by
+// itself.
 func extreme(sign int) filter {
 	return func(r *run, v Value, a arguments) Value {
 		o := a.bind(r, "the filter", 0, "case_sensitive", "attribute")
@@ -311,6 +316,7 @@ func groupBy(r *run, v Value, a arguments) Value {
 	return groups
 }
 
+// batch cuts v into rows of linecount elements, and fills the last row with fill_with if that is given.
 func batch(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "batch", 1, "linecount", "fill_with")
 	n := r.intOr(o[0], 0)

@@ -24,6 +24,7 @@ func byMethod(name string) filter {
 // wordBegin matches separators of the parts that title capitalizes.
 var wordBegin = regexp.MustCompile(`[-\s({\[<]+`)
 
+// titleFilter writes the first letter of each word as a capital and the rest small.
 func titleFilter(r *run, v Value, a arguments) Value {
 	a.bind(r, "title", 0)
 	s := r.str(v)
@@ -103,6 +104,8 @@ func (r *run) indentation(v Value, otherwise int) string {
 	return strings.Repeat(" ", n)
 }
 
+// indent puts width blanks, or that text, before each line of v but the first; the first and blank lines on
+// request.
 func indent(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "indent", 0, "width", "first", "blank")
 	s, ok := text(v)
@@ -125,6 +128,8 @@ func indent(r *run, v Value, a arguments) Value {
 	return like(v, strings.Join(lines, "\n"))
 }
 
+// roundFilter rounds to precision decimal places, or to a power of ten for an integer and a negative precision;
+// common rounds halves to even.
 func roundFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "round", 0, "precision", "method")
 	n, ok := number(v)
@@ -153,6 +158,7 @@ func roundFilter(r *run, v Value, a arguments) Value {
 	case precision >= 0:
 		return shrink(n.i)
 	}
+	// An integer is rounded to a multiple of unit.
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-precision)), nil)
 	whole, rest := new(big.Int).DivMod(n.i, unit, new(big.Int))
 	if c := new(big.Int).Lsh(rest, 1).Cmp(unit); c > 0 || c == 0 && whole.Bit(0) == 1 {
@@ -163,5 +169,5 @@ func roundFilter(r *run, v Value, a arguments) Value {
 
 func formatFilter(r *run, v Value, a arguments) Value {
 	r.failIf(len(a.names) > 0, "the filter format is not supported with names")
-	return r.percent(v, r.str(v), tuple(a.positional))
+	return r.formatPercent(v, r.str(v), tuple(a.positional))
 }

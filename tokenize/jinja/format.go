@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Texts are formatted by % with s, d and f. Widths, signs and other conversions are refused
-// by name.
+// Texts are formatted by % with s, d and f. Widths, signs and other conversions are refused by name.
 
-// percent is s % args.
-func (r *run) percent(of Value, s string, args Value) Value {
+// formatPercent is s % args; the result is markup if of, the value of s, is.
+func (r *run) formatPercent(of Value, s string, args Value) Value {
 	list, isTuple := args.(tuple)
 	if !isTuple {
 		list = tuple{args}

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// globals are the functions that every template has: those of jinja2 and those that
-// transformers adds.
+// globals are the functions that every template has: those of jinja2 and those that transformers adds.
 var globals = map[string]Value{
 	"range":     global("range", makeRange),
 	"namespace": global("namespace", makeNamespace),
@@ -39,6 +38,7 @@ func unsupported(name string) Value {
 	}}
 }
 
+// makeRange is range(stop) or range(start, stop, step), at most maxRange numbers.
 func makeRange(r *run, a arguments) Value {
 	r.failIf(len(a.names) > 0 || len(a.positional) == 0 || len(a.positional) > 3, "want range(stop) or range(start, stop, step)")
 	bounds := []int{0, 0, 1}

@@ -23,6 +23,7 @@ func FromJSON(data []byte) (Value, error) {
 	return readJSON(&ordered.Scanner{Data: data}, 0)
 }
 
+// readJSON reads the next value, which is nested in depth others.
 func readJSON(s *ordered.Scanner, depth int) (v Value, err error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("JSON nested deeper than %d", maxDepth)
@@ -85,7 +86,7 @@ type jsonWriter struct {
 	comma, colon string
 }
 
-// toJSON is the filter tojson as transformers defines it.
+// toJSON is the filter tojson as transformers defines it: json.dumps without escapes for HTML.
 func toJSON(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "tojson", 0, "ensure_ascii", "indent", "separators", "sort_keys")
 	r.failIf(isTrue(o[3]), "tojson with sort_keys is not supported")
@@ -107,6 +108,7 @@ func (w *jsonWriter) write(s string) {
 	w.out.WriteString(s)
 }
 
+// value writes v, which is nested in depth others.
 func (w *jsonWriter) value(v Value, depth int) {
 	w.r.spend(stepCost)
 	if depth > maxDepth {
@@ -164,7 +166,8 @@ func (w *jsonWriter) key(v Value) string {
 	return w.scalar(v)
 }
 
-// between writes n elements with brackets and separators.
+// between writes n elements in brackets, with commas between and, if w.lines, each on its own line at its
+// depth.
 func (w *jsonWriter) between(open, end string, n, depth int, element func(i int)) {
 	newline := func(depth int) {
 		if w.lines {
@@ -213,6 +216,7 @@ func (r *run) sort(values []Value, key func(Value) Value, reverse bool) {
 
 var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
 
+// string writes a text in quotes with JSON's escapes, and with ascii \u for every character beyond ASCII.
 func (w *jsonWriter) string(s string) {
 	w.r.spend(len(s))
 	w.out.WriteByte('"')

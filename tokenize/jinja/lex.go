@@ -31,9 +31,8 @@ type token struct {
 	line  int
 }
 
-// A lexer cuts a template into tokens as jinja2's does with trim_blocks and
-// lstrip_blocks: the newline after a block or comment goes, and so do blanks between
-// the beginning of a line and a block or comment.
+// A lexer cuts a template into tokens as jinja2's does with trim_blocks and lstrip_blocks: the newline after a
+// block or comment goes, and so do blanks between the beginning of a line and a block or comment.
 type lexer struct {
 	src       string
 	pos       int
@@ -72,7 +71,7 @@ func (l *lexer) take(end int) string {
 	return text
 }
 
-// data reads text up to the next tag, and the tag.
+// data reads the text up to the next tag ({{, {% or {#), and then that whole tag.
 func (l *lexer) data() {
 	at := l.pos
 	for ; at < len(l.src); at++ {
@@ -106,7 +105,8 @@ func (l *lexer) data() {
 	}
 }
 
-// text adds the text before a tag at position at.
+// text adds the text before a tag, which begins at position at with sign (-, + or 0 for none); it trims what
+// the sign, or the beginning of a block, removes.
 func (l *lexer) text(at int, sign byte, block bool) {
 	text := l.src[l.pos:at]
 	switch {
@@ -182,6 +182,7 @@ func (l *lexer) inside(block bool) {
 	l.fail("the template ends inside a tag; want %s", end)
 }
 
+// token reads one token inside a tag: a number, a name, a text in quotes or an operator.
 func (l *lexer) token() {
 	rest := l.src[l.pos:]
 	r, _ := utf8.DecodeRuneInString(rest)
@@ -212,6 +213,7 @@ func isNameRune(r rune) bool {
 // operators are longest first.
 var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
 
+// operator reads the longest operator that rest begins with, and matches brackets.
 func (l *lexer) operator(rest string) {
 	for _, op := range operators {
 		if !strings.HasPrefix(rest, op) {
@@ -278,7 +280,7 @@ func (l *lexer) string(quote byte) {
 
 var escapes = map[byte]string{'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v"}
 
-// unescape reads escapes as Python does; unknown ones stay.
+// unescape replaces the escapes of a Python string literal (\n, \x41, \u0041); unknown ones stay as they are.
 func (l *lexer) unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s

@@ -90,7 +90,7 @@ func (r *run) fail(format string, args ...any) { fail(r.line, format, args...) }
 
 func (r *run) failIf(wrong bool, format string, args ...any) { failIf(wrong, r.line, format, args...) }
 
-// dataSize measures data for the budget.
+// dataSize returns about how many bytes a value takes, nested in depth others: the budget grows with it.
 func dataSize(v Value, depth int) int {
 	size := elementCost
 	if depth > maxDepth {

@@ -17,8 +17,7 @@ type forStmt struct {
 	line       int
 }
 
-// exec runs the body for each element that passes the test, or else the last part if there is
-// no element.
+// exec runs the body for each element that passes the test, or else the last part if there is no element.
 func (f *forStmt) exec(r *run, s *scope) flow {
 	over := f.over(r, s)
 	r.step(f.line)
@@ -86,8 +85,8 @@ func (l *loop) length(r *run) int {
 	return l.index + 1 + len(rest)
 }
 
-// attribute returns an attribute of a loop.
-func (l *loop) attribute(r *run, name string) (Value, bool) {
+// attribute returns what a template calls loop.NAME; ok is false if loops have no such attribute.
+func (l *loop) attribute(r *run, name string) (v Value, ok bool) {
 	switch name {
 	case "cycle":
 		return &function{name, func(r *run, a arguments) Value {

@@ -61,7 +61,8 @@ var cased = regexp.MustCompile(`[\p{Lu}\p{Ll}\p{Lt}]+`)
 // titleCase writes the first letter of each run of letters as a capital.
 func titleCase(s string) string { return cased.ReplaceAllStringFunc(s, titleWord) }
 
-// strip is strip(chars) and its variants.
+// strip is str.strip, lstrip or rstrip by what trim does: it removes white space, or the characters of its
+// argument.
 func strip(trim func(string, func(rune) bool) string) method {
 	return func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "strip", 0, "chars")[0]
@@ -88,6 +89,7 @@ func (r *run) texts(of Value, parts []string) List {
 	return l
 }
 
+// split is str.split(sep, maxsplit); without sep it splits at runs of white space.
 func split(r *run, of Value, a arguments) Value {
 	v := a.bind(r, "split", 0, "sep", "maxsplit")
 	limit, s := r.intOr(v[1], -1), r.str(of)

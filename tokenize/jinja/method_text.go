@@ -87,7 +87,8 @@ func rsplit(r *run, of Value, a arguments) Value {
 	return parts
 }
 
-// partition cuts a text in three at a separator.
+// partition is str.partition or rpartition: it cuts a text in three at the separator that index finds. right
+// says on which side the whole text stands if there is none.
 func partition(index func(s, part string) int, right bool) method {
 	return func(r *run, of Value, a arguments) Value {
 		s, sep := r.str(of), r.textOr(a.bind(r, "partition", 1, "sep")[0], "")
@@ -182,6 +183,7 @@ func floatFilter(r *run, v Value, a arguments) Value {
 	return orDefaultValue(o[0], 0.0)
 }
 
+// absFilter returns the absolute value of a number.
 func absFilter(r *run, v Value, a arguments) Value {
 	a.bind(r, "abs", 0)
 	n, ok := number(v)

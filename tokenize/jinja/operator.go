@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// arithmetic is left op right.
+// arithmetic returns left op right for + - * / // and %, also of texts and lists.
 func (r *run) arithmetic(op string, left, right Value) Value {
 	r.failIfUndefined(left)
 	r.pay("operator", op, left, right)
 	if s, ok := text(left); ok && op == "%" {
-		return r.percent(left, s, right)
+		return r.formatPercent(left, s, right)
 	}
 	r.failIfUndefined(right)
 	if a, ok := number(left); ok {
 		if b, ok := number(right); ok {
-			return r.compute(op, a, b)
+			return r.numberArithmetic(op, a, b)
 		}
 	}
 	switch op {
@@ -40,8 +40,9 @@ func (r *run) arithmetic(op string, left, right Value) Value {
 	return nil
 }
 
-// join is the sum of two texts, lists or tuples.
-func (r *run) join(left, right Value) (Value, bool) {
+// join is left + right for two texts, lists or tuples; ok is false for other values. Where only one text is
+// markup, the other is escaped.
+func (r *run) join(left, right Value) (sum Value, ok bool) {
 	if a, ok := text(left); ok {
 		b, ok := text(right)
 		if !ok {
@@ -95,10 +96,10 @@ func (n num) float() float64 {
 	return f
 }
 
-// compute is a op b for numbers.
-func (r *run) compute(op string, a, b num) Value {
+// numberArithmetic is a op b.
+func (r *run) numberArithmetic(op string, a, b num) Value {
 	if a.i != nil && b.i != nil && op != "/" {
-		return r.integers(op, a.i, b.i)
+		return r.integerArithmetic(op, a.i, b.i)
 	}
 	x, y := a.float(), b.float()
 	switch op {
@@ -123,8 +124,8 @@ func (r *run) compute(op string, a, b num) Value {
 	return rest
 }
 
-// integers is a op b for integers, which have no size in Python.
-func (r *run) integers(op string, a, b *big.Int) Value {
+// integerArithmetic is a op b for integers, which Python does not limit.
+func (r *run) integerArithmetic(op string, a, b *big.Int) Value {
 	z := new(big.Int)
 	switch op {
 	case "+":
@@ -150,7 +151,7 @@ func (r *run) integers(op string, a, b *big.Int) Value {
 	return shrink(z)
 }
 
-// signed is -v, or +v.
+// signed returns -v or, if op is "+", v, which must be a number.
 func (r *run) signed(op string, v Value) Value {
 	n, ok := number(v)
 	switch {

@@ -127,8 +127,7 @@ func printed(of expr, line int) stmt {
 	}
 }
 
-// body reads the statements after the tag that is open up to the end tag, and its
-// name, which it returns.
+// body reads the statements after the tag that is open up to the end tag, and its name, which it returns.
 func (p *parser) body(ends ...string) (body []stmt, end string) {
 	p.acceptOp(":")
 	p.expect(kindBlockEnd)
@@ -136,7 +135,7 @@ func (p *parser) body(ends ...string) (body []stmt, end string) {
 	return body, p.next().text
 }
 
-// statement reads a tag after its beginning.
+// statement reads a statement after its {%; ends are the tags that would end the body around it, for a message.
 func (p *parser) statement(ends []string) stmt {
 	t := p.expect(kindName)
 	switch t.text {
@@ -178,6 +177,7 @@ func (p *parser) statement(ends []string) stmt {
 	return nil
 }
 
+// ifStmt reads the rest of {% if TEST %}BODY, its elif and else parts, up to endif.
 func (p *parser) ifStmt() stmt {
 	var tests []expr
 	var bodies [][]stmt // one more than tests, if there is an else
@@ -204,6 +204,7 @@ func (p *parser) ifStmt() stmt {
 	}
 }
 
+// forStmt reads the rest of {% for TARGET in VALUE if TEST %}BODY{% else %}LAST{% endfor %}.
 func (p *parser) forStmt(line int) stmt {
 	s := &forStmt{line: line, target: p.target("in")}
 	failIf(!p.acceptName("in"), p.peek().line, "found %s, want in", p.peek())
@@ -338,7 +339,7 @@ func (p *parser) primaryTarget() target {
 	return func(_ *run, s *scope, v Value) { s.set(t.text, v) }
 }
 
-// macro reads the name, parameters and body of a macro.
+// macro reads the name, parameters and body of a macro; running the statement sets that name.
 func (p *parser) macro() stmt {
 	m := macro{name: p.expect(kindName).text}
 	p.expect("(")

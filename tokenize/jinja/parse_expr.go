@@ -36,8 +36,7 @@ func (p *parser) or() expr { return p.logic("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logic("and", false, p.not) }
 
-// logic reads operands joined by "and" or "or"; the value is the first operand that
-// decides, or the last one.
+// logic reads operands joined by "and" or "or"; the value is the first operand that decides, or the last one.
 func (p *parser) logic(name string, decides bool, operand func() expr) expr {
 	e := operand()
 	for p.acceptName(name) {
@@ -61,6 +60,8 @@ func (p *parser) not() expr {
 	return p.comparison()
 }
 
+// comparison reads a chain such as a < b in c: every neighbouring pair must hold, and each operand is computed
+// once.
 func (p *parser) comparison() expr {
 	line, first := p.peek().line, p.sum()
 	var ops []string
@@ -110,6 +111,7 @@ func (p *parser) operation(operand func() expr, ops ...kind) expr {
 
 func (p *parser) sum() expr { return p.operation(p.concat, "+", "-") }
 
+// concat reads operands joined by ~, whose texts it puts together.
 func (p *parser) concat() expr {
 	parts := []expr{p.product()}
 	for p.acceptOp("~") {
@@ -165,6 +167,7 @@ func (p *parser) unary(withFilters bool) expr {
 	}
 }
 
+// primary reads a name, a literal, or what stands in brackets.
 func (p *parser) primary() expr {
 	t := p.next()
 	switch t.kind {
@@ -212,7 +215,7 @@ func (p *parser) primary() expr {
 	return nil
 }
 
-// dict reads a dictionary after its bracket.
+// dict reads a dictionary whose { was read.
 func (p *parser) dict(line int) expr {
 	var keys, values []expr
 	p.separated("}", func() {
@@ -365,7 +368,7 @@ func (p *parser) filter(e expr) expr {
 	return withArguments(e, args, name.line, func(r *run, v Value, a arguments) Value { return r.filter(name.text, v, a) })
 }
 
-// arguments reads the arguments of a call, with the brackets.
+// arguments reads the arguments of a call in their parentheses: positional ones, then *LIST and NAME=VALUE.
 func (p *parser) arguments() callArgs {
 	line := p.expect("(").line
 	var a callArgs

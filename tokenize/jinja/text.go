@@ -54,7 +54,7 @@ func (r *run) repr(out *strings.Builder, v Value, depth int) {
 	r.spend(stepCost)
 }
 
-// scalar is repr of a value without elements.
+// scalar returns repr(v) for a value without elements.
 func (r *run) scalar(v Value) string {
 	switch v := v.(type) {
 	case nil:
@@ -94,6 +94,7 @@ func (r *run) reprList(out *strings.Builder, open string, elements []Value, end 
 	out.WriteString(end)
 }
 
+// reprDict writes repr(d), where d is nested in depth other values.
 func (r *run) reprDict(out *strings.Builder, d *Dict, depth int) {
 	out.WriteByte('{')
 	for i, key := range d.keys {

@@ -9,10 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// A Value is a value of a template, as in Python: nil for None, bool, int, *big.Int for
-// larger integers, float64, string, List, tuple, *Dict, and kinds that only templates
-// make. Lists and dictionaries never change once a template can see them: the sandbox of
-// the reference forbids it.
+// A Value is a value of a template, as in Python: nil for None, bool, int, *big.Int for larger integers,
+// float64, string, List, tuple, *Dict, and kinds that only templates make. Lists and dictionaries never change
+// once a template can see them: the sandbox of the reference forbids it.
 type Value = any
 
 type (

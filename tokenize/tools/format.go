@@ -1,10 +1,9 @@
 // Package tools reads the calls of functions that a model writes in an answer. How a family
 // writes them is found from what its chat template writes: see Of.
 //
-// A text is read once from its beginning to its end, in pieces as they come or whole, with the
-// same result. What is not a call, or not a well-formed one, stays in the content as it is, so
-// nothing that a model wrote is lost. What stands in its thought (<think> ... </think>) is not
-// read as calls.
+// A text is read once from its beginning to its end, in pieces as they come or whole, with the same result.
+// What is not a call, or not a well-formed one, stays in the content as it is, so nothing that a model wrote is
+// lost. What stands in its thought (<think> ... </think>) is not read as calls.
 package tools
 
 import (
@@ -72,9 +71,8 @@ const (
 	parameterBegin, parameterEnd = "<parameter=", "</parameter>"
 )
 
-// families are the supported ones, with their template's text for a call of probe (a group in
-// it is what begins says, in the template's own spaces), or the template's instruction if it
-// writes no calls.
+// families are the supported ones, with their template's text for a call of probe (a group in it is what begins
+// says, in the template's own spaces), or the template's instruction if it writes no calls.
 var families = []struct {
 	family
 	writes, teaches *regexp.Regexp
@@ -194,8 +192,7 @@ func (f *Format) readTools(list tokenize.Data) error {
 	return nil
 }
 
-// Write returns an answer with calls behind its content, as a model with a Silent template
-// writes it.
+// Write returns an answer with calls behind its content, as a model with a Silent template writes it.
 func (f *Format) Write(content string, calls []Call) string {
 	if content != "" && len(calls) > 0 {
 		content += "\n"
@@ -211,9 +208,8 @@ func writeHermes(calls []Call) string {
 	return strings.Join(texts, "\n")
 }
 
-// Parse returns the calls in a text and the content around them. Calls that are not
-// well-formed stay in the content, and the error says what is wrong with the first of
-// them, so that the model can be told.
+// Parse returns the calls in a text and the content around them. Calls that are not well-formed stay in the
+// content, and the error says what is wrong with the first of them, so that the model can be told.
 func (f *Format) Parse(text string) (content string, calls []Call, err error) {
 	s := f.Stream()
 	content, calls = s.Add(text)
@@ -228,8 +224,7 @@ type written struct {
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// call is the call that was written, if it is one. A tool of the request may be called
-// without arguments.
+// call is the call that was written, if it is one. A tool of the request may be called without arguments.
 func (f *Format) call(w written) (Call, error) {
 	arguments := w.Arguments
 	if isNull(arguments) {
@@ -334,8 +329,7 @@ func readBuiltin(text string) ([]Call, error) {
 	return []Call{{m[1], o.all()}}, nil
 }
 
-// readXML reads <function=NAME>, with <parameter=KEY> VALUE </parameter> for each argument, and
-// </function>.
+// readXML reads <function=NAME>, with <parameter=KEY> VALUE </parameter> for each argument, and </function>.
 func readXML(f *Format, block string) ([]Call, error) {
 	name, rest, ok := element(strings.TrimSpace(block), functionBegin)
 	inside, closed := strings.CutSuffix(rest, functionEnd)
