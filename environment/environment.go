@@ -1,6 +1,5 @@
-// Package environment says what a policy talks to in an episode of several turns: the
-// Environment interface, the registry of environments by name, and the Player that
-// training and evaluation share.
+// Package environment says what a policy talks to in an episode of several turns: the Environment interface,
+// the registry of environments by name, and the Player that training and evaluation share.
 //
 // An environment answers what the policy writes: with the result of a tool, the next state
 // of a game, the words of a user. Each lives in a folder of its own and registers itself;
@@ -70,9 +69,8 @@ type Episode interface {
 type Turn struct {
 	Number int    // the number of the turn, from 0
 	Text   string // without special tokens and thoughts
-	// Calls are the calls of tools that Text has in the form of the chat template; nil
-	// where the template knows no tools. Unreadable calls never come here: the Player
-	// answers them with an error.
+	// Calls are the calls of tools that Text has in the form of the chat template; nil where the template knows
+	// no tools. Unreadable calls never come here: the Player answers them with an error.
 	Calls []Call
 }
 
@@ -85,9 +83,8 @@ type Observation struct {
 	// only their Role and Content are read. There is at least one unless Done. Without a
 	// chat template their contents are appended unchanged.
 	Messages []tokenize.Message `json:"messages,omitempty"`
-	// Reward is what the turn earned, nil if the environment does not say. The rewards of
-	// its turns add up to that of the episode. If no turn has one, the run's [reward]
-	// grades the last turn.
+	// Reward is what the turn earned, nil if the environment does not say. The rewards of its turns add up to
+	// that of the episode. If no turn has one, the run's [reward] grades the last turn.
 	Reward *float64 `json:"reward,omitempty"`
 	// Done says that the episode has ended; Messages are then not read.
 	Done bool `json:"done,omitempty"`
@@ -198,10 +195,9 @@ func (list Functions) Opening() (o Opening, err error) {
 // mostBytes how many bytes of an answer the policy reads.
 const mostCalls, mostBytes = 16, 64 << 10
 
-// Answer answers the calls of a turn one after the other, each by a message of the role
-// tool. A turn without calls ends the episode. The policy reads what call returns; an
-// error of call ends the episode without a grade. An unknown function is not called: the
-// policy reads which functions exist.
+// Answer answers the calls of a turn one after the other, each by a message of the role tool. A turn without
+// calls ends the episode. The policy reads what call returns; an error of call ends the episode without a
+// grade. An unknown function is not called: the policy reads which functions exist.
 func (list Functions) Answer(ctx context.Context, t Turn, call func(ctx context.Context, c Call) (string, error)) (o Observation, err error) {
 	var names []string
 	for _, f := range list {

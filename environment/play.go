@@ -223,8 +223,7 @@ func (x *play) end() {
 	}
 }
 
-// end ends an episode, if there is one. An error is only logged, since the outcome is
-// known already.
+// end ends an episode, if there is one. An error is only logged, since the outcome is known already.
 func (s Start) end(e Episode) {
 	if e == nil {
 		return
@@ -234,9 +233,8 @@ func (s Start) end(e Episode) {
 	}
 }
 
-// appendMessages returns the tokens of messages after a response: the chat template's text after
-// an answer, or without a chat template the messages' own. The policy's tokens stay as
-// they were sampled.
+// appendMessages returns the tokens of messages after a response: the chat template's text after an answer, or
+// without a chat template the messages' own. The policy's tokens stay as they were sampled.
 func (x *play) appendMessages(r sampler.Response, messages []tokenize.Message) ([]int32, error) {
 	p := x.round.player
 	t := p.Prompter.Tokenizer

@@ -60,9 +60,8 @@ func (*Single) Begin(context.Context, Start) (Episode, error) {
 	return nil, errors.New("environment: single has no episodes")
 }
 
-// A Journal remembers the answers of environments, so that an episode which is played
-// again after the run was killed gets the same answers as before. Its methods may be
-// called concurrently.
+// A Journal remembers the answers of environments, so that an episode which is played again after the run was
+// killed gets the same answers as before. Its methods may be called concurrently.
 type Journal interface {
 	// Recall returns the value that was noted under a key, nil if there is none.
 	Recall(key string) []byte

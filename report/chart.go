@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// brailleDots[y][x] is the bit of the dot in row y and column x of a braille
-// character, which has 4 x 2 dots.
+// brailleDots[y][x] is the bit of the dot in row y and column x of a braille character, which has 4 x 2 dots.
 var brailleDots = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
 // brailleChart draws values as a curve and returns the given number of rows, made of
@@ -54,9 +53,8 @@ func brailleChart(values []float64, width, rows int) []string {
 	return lines
 }
 
-// heightAt returns the height of the curve in column x of n, from 0 for the value low
-// to levels-1 for the value high. It interpolates between two values. ok is false if
-// the value is not finite.
+// heightAt returns the height of the curve in column x of n, from 0 for the value low to levels-1 for the value
+// high. It interpolates between two values. ok is false if the value is not finite.
 func heightAt(values []float64, x, n int, low, high float64, levels int) (height int, ok bool) {
 	if len(values) == 0 {
 		return 0, false
@@ -79,8 +77,7 @@ func heightAt(values []float64, x, n int, low, high float64, levels int) (height
 	return int(math.Round((v - low) / (high - low) * float64(levels-1))), true
 }
 
-// bounds returns the smallest and the largest finite value, or 0 and 1 if there are
-// no finite values.
+// bounds returns the smallest and the largest finite value, or 0 and 1 if there are no finite values.
 func bounds(values []float64) (low, high float64) {
 	if values = stat.Finite(values); len(values) == 0 {
 		return 0, 1
@@ -88,8 +85,7 @@ func bounds(values []float64) (low, high float64) {
 	return slices.Min(values), slices.Max(values)
 }
 
-// sparkline draws values in one line of at most width characters. A value that is not
-// finite is a space.
+// sparkline draws values in one line of at most width characters. A value that is not finite is a space.
 func sparkline(values []float64, width int) string {
 	levels := []rune("▁▂▃▄▅▆▇█")
 	low, high := bounds(values)

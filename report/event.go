@@ -9,9 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A TensorBoard event file is a sequence of TFRecords. Each record is an Event message as
-// tensorflow's event.proto defines it. Only the fields that scalars and texts need are
-// written.
+// A TensorBoard event file is a sequence of TFRecords. Each record is an Event message as tensorflow's
+// event.proto defines it. Only the fields that scalars and texts need are written.
 
 // A scalar is a named number.
 type scalar struct {
@@ -24,8 +23,7 @@ type text struct {
 	Tag, Value string
 }
 
-// Field numbers of Event, Summary, Summary.Value, SummaryMetadata, its PluginData, and
-// TensorProto.
+// Field numbers of Event, Summary, Summary.Value, SummaryMetadata, its PluginData, and TensorProto.
 const (
 	eventWallTime    = 1 // double, seconds
 	eventStep        = 2 // int64

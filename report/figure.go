@@ -20,8 +20,7 @@ type figure struct {
 	X     string `json:"x"`
 	Kind  string `json:"kind"`           // line, scatter or bar
 	Wide  bool   `json:"wide,omitempty"` // the chart takes the whole width of the page
-	// Chart holds the options of ECharts. It is nil if the figure has nothing to show
-	// but what Note says.
+	// Chart holds the options of ECharts. It is nil if the figure has nothing to show but what Note says.
 	Chart map[string]any `json:"chart,omitempty"`
 	// Labels name each series of the chart, such as "mean". A faint line has an
 	// empty label and does not appear in tooltips.
@@ -123,8 +122,7 @@ func suitePlots(runs []*Run) []plot {
 // evalNames returns the names of pass@1 metrics, such as eval/arithmetic/pass@1.
 func evalNames(runs []*Run) []string { return metricNames(runs, evals, "", "/pass@1") }
 
-// metricNames returns the names with a prefix and a suffix that a table of at least one
-// run has, sorted.
+// metricNames returns the names with a prefix and a suffix that a table of at least one run has, sorted.
 func metricNames(runs []*Run, table func(*Run) *table, prefix, suffix string) []string {
 	found := map[string]bool{}
 	for _, r := range runs {
@@ -184,9 +182,8 @@ func (p plot) figure(groups []*group, limit, runs int) figure {
 	return f.drawLines(p.widened(groups))
 }
 
-// unchanged returns a sentence in place of the figure if each trace has one and the
-// same value throughout, as p has if it is always at its bound. Two points or fewer
-// are drawn all the same: they may still change.
+// unchanged returns a sentence in place of the figure if each trace has one and the same value throughout, as p
+// has if it is always at its bound. Two points or fewer are drawn all the same: they may still change.
 func (p plot) unchanged(groups []*group) (string, bool) {
 	var parts []string
 	for _, t := range p.traces {

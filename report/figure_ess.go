@@ -17,9 +17,8 @@ const (
 	exponentResponses = 200 // ESS is computed for about this many responses of a round
 )
 
-// An essTally sums, over a run's own responses, the effective sample size (ESS) that
-// each exponent p would have given. Index 0 is for responses with a positive
-// advantage, index 1 for those with a negative one.
+// An essTally sums, over a run's own responses, the effective sample size (ESS) that each exponent p would have
+// given. Index 0 is for responses with a positive advantage, index 1 for those with a negative one.
 type essTally struct {
 	maxP   float64 // the largest exponent
 	ess    [2][exponentSteps + 1]float64
@@ -27,9 +26,8 @@ type essTally struct {
 	n      [2]int     // number of responses
 }
 
-// tallyESS adds the responses that have an advantage and log-ratios. It clips the
-// log-ratios as the run's objective does. A setting that the objective lacks has
-// the default value of PMPO.
+// tallyESS adds the responses that have an advantage and log-ratios. It clips the log-ratios as the run's
+// objective does. A setting that the objective lacks has the default value of PMPO.
 func (r *Run) tallyESS(lines []rolloutLine) {
 	setting := func(key string, byDefault float64) float64 {
 		if x, err := strconv.ParseFloat(r.Config["objective."+key], 64); err == nil {

@@ -9,8 +9,7 @@ import (
 // maxComponents is the largest number of components that get a figure.
 const maxComponents = 24
 
-// rewardPlot returns the plot of the reward, and of the share of right responses if it is
-// not the same.
+// rewardPlot returns the plot of the reward, and of the share of right responses if it is not the same.
 func rewardPlot(runs []*Run) plot {
 	p := plot{"reward", "Reward", "Mean reward of the sampled responses, by round.", rounds, []trace{{"reward", "mean", ""}}, zeroToOne}
 	if differsFromReward(runs, "right_share") {
@@ -28,8 +27,7 @@ func differsFromReward(runs []*Run, metric string) bool {
 	})
 }
 
-// lossPlots returns the plots of runs that are all supervised: their losses, which fall if
-// they learn.
+// lossPlots returns the plots of runs that are all supervised: their losses, which fall if they learn.
 func lossPlots(runs []*Run) []plot {
 	if !allSupervised(runs) {
 		return nil

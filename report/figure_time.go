@@ -9,8 +9,7 @@ import (
 	"github.com/go-echarts/go-echarts/v2/opts"
 )
 
-// phaseOrder lists the phases of a round in their order. The page shows other phases
-// after these.
+// phaseOrder lists the phases of a round in their order. The page shows other phases after these.
 var phaseOrder = []string{"rollout", "score", "weights", "backward", "optimizer", "other"}
 
 // secondsTable returns the table with the seconds: the rounds, or the steps of a supervised run.
@@ -21,8 +20,7 @@ func secondsTable(r *Run) *table {
 	return r.Rounds
 }
 
-// Seconds returns the run's phases in the order of a round, the seconds spent in
-// each, and their sum.
+// Seconds returns the run's phases in the order of a round, the seconds spent in each, and their sum.
 func (r *Run) Seconds() (names []string, seconds map[string]float64, total float64) {
 	seconds = map[string]float64{}
 	table := secondsTable(r)

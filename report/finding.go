@@ -35,8 +35,7 @@ func (r *Run) Findings() []finding {
 	return list
 }
 
-// learningFinding compares the first and the last evaluation, and the rewards of the
-// first and the last rounds.
+// learningFinding compares the first and the last evaluation, and the rewards of the first and the last rounds.
 func (r *Run) learningFinding() (finding, bool) {
 	f := finding{Question: "Did it learn?", Level: "note"}
 	var parts []string
@@ -88,9 +87,8 @@ func (r *Run) supervised() bool {
 // heldOutLoss is the metric of the evaluations of supervised runs.
 const heldOutLoss = "loss"
 
-// lossParts says how the losses of a supervised run fell. gain is the share by which the
-// held-out loss fell, or the loss of the steps if there is no other; lost says that it rose,
-// by more than batches differ.
+// lossParts says how the losses of a supervised run fell. gain is the share by which the held-out loss fell, or
+// the loss of the steps if there is no other; lost says that it rose, by more than batches differ.
 func lossParts(r *Run) (parts []string, gain float64, lost bool) {
 	losses := r.Steps.Column("loss")
 	first, last := firstAndLastTenth(losses)
@@ -123,8 +121,7 @@ func (r *Run) errorsOf(difference float64) float64 {
 	return difference / (stat.Mean(r.Rounds.Column("reward_std")) * math.Sqrt(2/problems))
 }
 
-// firstAndLastTenth returns the means of the first and of the last tenth of a column, NaN
-// without values.
+// firstAndLastTenth returns the means of the first and of the last tenth of a column, NaN without values.
 func firstAndLastTenth(x []float64) (first, last float64) {
 	n := min(len(x), max(1, len(x)/10))
 	return stat.Mean(x[:n]), stat.Mean(x[len(x)-n:])
@@ -136,8 +133,7 @@ const (
 	gapLimit   = 1e-3 // difference between the sampler's and the learner's log-prob
 )
 
-// stabilityFinding checks gradient norms, truncation, log-prob gaps, the reward and
-// the verifier.
+// stabilityFinding checks gradient norms, truncation, log-prob gaps, the reward and the verifier.
 func (r *Run) stabilityFinding() (finding, bool) {
 	f := finding{Question: "Is it stable?", Level: "good"}
 	var parts []string

@@ -26,9 +26,8 @@ func incidental(key string) bool {
 	return name == "seed"
 }
 
-// varyingKeys lists the keys in whose values the runs differ, without incidental
-// keys. The objective's name comes first. If some objectives lack a setting, it is
-// listed only if runs of one objective differ in it.
+// varyingKeys lists the keys in whose values the runs differ, without incidental keys. The objective's name
+// comes first. If some objectives lack a setting, it is listed only if runs of one objective differ in it.
 func varyingKeys(runs []*Run) []string {
 	keys := distinguishingKeys(runs)
 	for key, first := range runs[0].Config {
@@ -85,9 +84,8 @@ func compareKeys(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// groupRuns puts the runs of one configuration into one group. Groups are in the
-// order of their first runs. Runs with the same Group are in one group even if their
-// configurations differ.
+// groupRuns puts the runs of one configuration into one group. Groups are in the order of their first runs.
+// Runs with the same Group are in one group even if their configurations differ.
 func groupRuns(runs []*Run) []*group {
 	keys := distinguishingKeys(runs)
 	var groups []*group

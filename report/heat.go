@@ -103,8 +103,7 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	return m, rows > 0, nil
 }
 
-// sample returns as many of the files, evenly from the first to the last, as have about
-// budget bytes.
+// sample returns as many of the files, evenly from the first to the last, as have about budget bytes.
 func sample(paths []string, budget int64) []string {
 	total := int64(0)
 	for _, path := range paths {

@@ -81,8 +81,7 @@ func (l *Live) Close() {
 // fraction of a second, or a second for a run with hundreds of MB of rollouts.
 const pageInterval = 30 * time.Second
 
-// A reporter keeps report.html and tensorboard/ in the folder of a run that it observes up
-// to date.
+// A reporter keeps report.html and tensorboard/ in the folder of a run that it observes up to date.
 type reporter struct {
 	metrics.Unobserved
 	dir         string

@@ -22,8 +22,7 @@ type mirror struct {
 	path     string    // the event file; "" before the first Update
 	offset   int64     // how many bytes of metrics.jsonl are mirrored
 	wallTime time.Time // time of the last record
-	// inSteps are the names of the metrics of steps. A round's means of these are left
-	// out.
+	// inSteps are the names of the metrics of steps. A round's means of these are left out.
 	inSteps map[string]bool
 }
 
@@ -31,9 +30,8 @@ type mirror struct {
 // The first call removes earlier event files and writes all records to a new one,
 // because a resumed run may have dropped records and an event file cannot drop them.
 //
-// The wall time of an event is the time in its record. Records of older runs have no
-// time. Update computes one for them: the time when run.toml was written, plus the
-// seconds of the rounds until then.
+// The wall time of an event is the time in its record. Records of older runs have no time. Update computes one
+// for them: the time when run.toml was written, plus the seconds of the rounds until then.
 func (m *mirror) Update() error {
 	path := filepath.Join(m.run, "metrics.jsonl")
 	info, err := os.Stat(path)
@@ -79,8 +77,7 @@ func (m *mirror) newFile() error {
 	return appendFile(m.path, appendRecord(nil, versionEvent(m.wallTime)))
 }
 
-// appendLine appends the event for one line of metrics.jsonl. It appends nothing if
-// the line has no numbers.
+// appendLine appends the event for one line of metrics.jsonl. It appends nothing if the line has no numbers.
 func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 	var record map[string]any
 	if err := strict.JSON(line, &record); err != nil {

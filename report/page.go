@@ -105,8 +105,7 @@ type runRollouts struct {
 	List     []rolloutView `json:"list"`
 }
 
-// WriteFile writes a page about runs to a file, atomically. It makes the folder of
-// the file if there is none.
+// WriteFile writes a page about runs to a file, atomically. It makes the folder of the file if there is none.
 func WriteFile(path string, runs []*Run, o Options) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
@@ -156,9 +155,8 @@ func Write(w io.Writer, runs []*Run, o Options) error {
 	return nil
 }
 
-// scriptHash returns the source expression of a script for the page's
-// Content-Security-Policy. The browser runs only scripts whose hashes are listed
-// there, so it does not run a script that is in the name of a run.
+// scriptHash returns the source expression of a script for the page's Content-Security-Policy. The browser runs
+// only scripts whose hashes are listed there, so it does not run a script that is in the name of a run.
 func scriptHash(script string) string {
 	sum := sha256.Sum256([]byte(script))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

@@ -202,11 +202,10 @@ func roundOf(path string) (round int) {
 	return round
 }
 
-// selectResponses selects responses, and the problems that they answer, until their JSON
-// exceeds budget bytes: first up to minWrong wrong ones, then alternately the other
-// responses to the same problems, which complete their groups, and right and wrong ones
-// to further problems. Among the first and the last responses no problem appears twice
-// before every problem has appeared.
+// selectResponses selects responses, and the problems that they answer, until their JSON exceeds budget bytes:
+// first up to minWrong wrong ones, then alternately the other responses to the same problems, which complete
+// their groups, and right and wrong ones to further problems. Among the first and the last responses no problem
+// appears twice before every problem has appeared.
 func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) ([]rolloutView, []problem) {
 	var bad, good []int
 	for i := range lines {
@@ -444,8 +443,7 @@ func readRollouts(path string) ([]rolloutLine, error) {
 	return lines, err
 }
 
-// A number has four significant digits in JSON. NaN and infinities, which JSON
-// cannot represent, are null.
+// A number has four significant digits in JSON. NaN and infinities, which JSON cannot represent, are null.
 type number float64
 
 // MarshalJSON implements json.Marshaler.

@@ -38,8 +38,7 @@ type Run struct {
 	ess            essTally // sums over the rollouts files that ChooseRollouts read
 }
 
-// A table holds the records of one kind in columns. Row i was written after Step[i]
-// optimizer steps.
+// A table holds the records of one kind in columns. Row i was written after Step[i] optimizer steps.
 type table struct {
 	Step    []int
 	Names   []string // names of the columns, sorted once the table is complete
@@ -51,8 +50,7 @@ func newTable() *table { return &table{columns: map[string][]float64{}} }
 // Len is the number of rows.
 func (t *table) Len() int { return len(t.Step) }
 
-// Column returns the values of a column, with NaN for rows that lack it. It returns
-// nil if all rows lack it.
+// Column returns the values of a column, with NaN for rows that lack it. It returns nil if all rows lack it.
 func (t *table) Column(name string) []float64 { return t.columns[name] }
 
 // Last returns the last value of a column that is not NaN, or NaN if there is none.
@@ -95,9 +93,8 @@ func fill(column []float64, n int) []float64 {
 	return column
 }
 
-// ReadRun reads a run folder. The run may still be in progress: ReadRun ignores a
-// last line of metrics.jsonl that has no newline yet. It returns an error if the
-// folder does not exist or has no metrics.jsonl.
+// ReadRun reads a run folder. The run may still be in progress: ReadRun ignores a last line of metrics.jsonl
+// that has no newline yet. It returns an error if the folder does not exist or has no metrics.jsonl.
 func ReadRun(dir string) (*Run, error) {
 	r := &Run{Dir: dir, Name: filepath.Base(filepath.Clean(dir)), Steps: newTable(), Rounds: newTable(), Evals: newTable()}
 	info, err := os.Stat(dir)
@@ -126,8 +123,7 @@ func ReadRun(dir string) (*Run, error) {
 // maxLine bounds a line of a file of a run, in bytes.
 const maxLine = 64 << 20
 
-// addRecord adds one line of metrics.jsonl to its table. It skips records of kinds
-// that reports do not show.
+// addRecord adds one line of metrics.jsonl to its table. It skips records of kinds that reports do not show.
 func (r *Run) addRecord(line []byte) error {
 	var values map[string]any
 	if err := strict.JSON(line, &values); err != nil {

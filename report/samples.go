@@ -55,8 +55,7 @@ func readSamples(run string, round, most int) (list []rundir.RolloutLine, err er
 	return list, nil
 }
 
-// A samplesLine is the line that a program for the metrics gets after that of a round: a table of
-// responses.
+// A samplesLine is the line that a program for the metrics gets after that of a round: a table of responses.
 type samplesLine struct {
 	Kind    string   `json:"kind"` // "samples"
 	Round   int      `json:"round"`

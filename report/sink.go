@@ -17,19 +17,17 @@ import (
 	"time"
 )
 
-// A sink is a running program that receives the figures of a run. The program reads JSON
-// objects from its standard input, one on each line. The first has "kind":"config" and the
-// resolved configuration; then come the lines of metrics.jsonl as they are, whose kind is
-// step, round or eval, and after that of a round one with "kind":"samples" and a few of its
-// responses; the last has "kind":"summary", and "error" if the run ended early.
-// Then the input ends. A program that fails or is slow neither stops the run nor slows it.
+// A sink is a running program that receives the figures of a run. The program reads JSON objects from its
+// standard input, one on each line. The first has "kind":"config" and the resolved configuration; then come the
+// lines of metrics.jsonl as they are, whose kind is step, round or eval, and after that of a round one with
+// "kind":"samples" and a few of its responses; the last has "kind":"summary", and "error" if the run ended
+// early. Then the input ends. A program that fails or is slow neither stops the run nor slows it.
 //
 // The methods return at once, except Finish: the file metrics.jsonl is the queue, so a
 // slow program needs no memory and loses no line while the run continues.
 type sink struct {
 	metrics.Unobserved
-	// Patience is how long Finish waits for a program to take a line, and then to end. It
-	// is 10 s at first.
+	// Patience is how long Finish waits for a program to take a line, and then to end. It is 10 s at first.
 	Patience time.Duration
 
 	log     *slog.Logger

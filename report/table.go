@@ -15,8 +15,7 @@ type summary struct {
 	Rows    []row    `json:"rows"`
 }
 
-// A column of numbers shows Digits digits after the decimal point. A column of text
-// has Digits -1.
+// A column of numbers shows Digits digits after the decimal point. A column of text has Digits -1.
 type column struct {
 	Name   string `json:"name"`
 	Title  string `json:"title,omitempty"` // the tooltip
@@ -72,8 +71,7 @@ var results = []result{
 	{"log-prob gap", "largest difference between sampler and learner", 4, func(r *Run) float64 { return stat.Quantile(r.Rounds.Column("logp_gap_max"), 1) }},
 }
 
-// lastTenth returns the mean of a metric over the last tenth of the rounds, or NaN if no
-// round has it.
+// lastTenth returns the mean of a metric over the last tenth of the rounds, or NaN if no round has it.
 func lastTenth(r *Run, name string) float64 {
 	_, last := firstAndLastTenth(r.Rounds.Column(name))
 	return last

@@ -55,8 +55,7 @@ type layout struct {
 	most   int  // largest number of suites, and of metrics; 0 is all
 }
 
-// layouts are sorted from the most detail to the least. draw chooses the first one
-// that fits into the terminal.
+// layouts are sorted from the most detail to the least. draw chooses the first one that fits into the terminal.
 var layouts = []layout{
 	{8, true, true, 5, 0}, {6, true, true, 3, 0}, {5, false, true, 3, 0}, {4, false, false, 3, 0},
 	{4, false, false, 2, 0}, {3, false, false, 2, 0}, {3, false, false, 2, 5}, {3, false, false, 1, 3},
@@ -119,8 +118,7 @@ func (v *view) draw(r *Run, samples []rolloutView, rounds int) {
 	}
 }
 
-// progress draws the run's name, how many of its rounds are finished and how long the
-// others will take.
+// progress draws the run's name, how many of its rounds are finished and how long the others will take.
 func (v *view) progress(r *Run, rounds int) {
 	v.line("%s  %s", r.Name, r.Config["objective.name"])
 	if rounds <= 0 {
@@ -205,8 +203,7 @@ func (v *view) metrics(r *Run) {
 	}
 }
 
-// phases draws the share of the time that each phase of a round takes, for phases of
-// at least 1 %.
+// phases draws the share of the time that each phase of a round takes, for phases of at least 1 %.
 func (v *view) phases(r *Run) {
 	phases, seconds, total := r.Seconds()
 	var shares []string
@@ -288,8 +285,7 @@ func firstWords(text string, width int) string {
 	return row
 }
 
-// printable replaces characters that cannot be printed, such as those that move the
-// cursor, by spaces.
+// printable replaces characters that cannot be printed, such as those that move the cursor, by spaces.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -2,8 +2,7 @@ package sampler
 
 import "sync"
 
-// A Segment is a part of an episode in which the conversation only grew: a prompt and
-// what followed it.
+// A Segment is a part of an episode in which the conversation only grew: a prompt and what followed it.
 type Segment struct {
 	Prompt []int32
 	Response

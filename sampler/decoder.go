@@ -28,26 +28,21 @@ type Drawn struct {
 	Likeliest        []Candidate // the likeliest tokens, as Row.Top asks; a Decoder may have none
 }
 
-// A Decoder turns token ids into sampled next tokens; it owns the keys and
-// values. The sampler needs nothing else from a model. It is satisfied by a
-// type of package runtime, and by fakes in tests.
+// A Decoder turns token ids into sampled next tokens; it owns the keys and values. The sampler needs nothing
+// else from a model. It is satisfied by a type of package runtime, and by fakes in tests.
 //
-// A prefix is a prompt computed once, a slot holds one growing sequence.
-// Slots are numbered from 0 to Slots()-1, and a call names them in ascending
-// order. Rows belong to the caller.
+// A prefix is a prompt computed once, a slot holds one growing sequence. Slots are numbered from 0 to
+// Slots()-1, and a call names them in ascending order. Rows belong to the caller.
 //
-// Greedy rows take the first of the largest logits, others the first id, in vocabulary
-// order, at which the cumulative probability of the ids that the filters keep exceeds the
-// uniform; see Row.Draw.
+// Greedy rows take the first of the largest logits, others the first id, in vocabulary order, at which the
+// cumulative probability of the ids that the filters keep exceeds the uniform; see Row.Draw.
 //
-// A Prefill that fails leaves no prefix, a Begin that fails takes no slot, and
-// slots whose Step failed still have to be freed.
-// A Decoder is used by one goroutine at a time.
+// A Prefill that fails leaves no prefix, a Begin that fails takes no slot, and slots whose Step failed still
+// have to be freed. A Decoder is used by one goroutine at a time.
 type Decoder interface {
 	// MaxTokens returns the largest number of tokens, prompt and response together, in a slot.
 	Slots() int
-	// MaxTokens returns the most tokens, prompt and response together, that a
-	// slot can hold.
+	// MaxTokens returns the most tokens, prompt and response together, that a slot can hold.
 	MaxTokens() int
 	// Prefill computes the prompts, which must not be empty, and returns a
 	// handle for each. The handles stay valid until Drop.

@@ -57,10 +57,9 @@ func (s Sampling) Filtered() bool {
 	return !s.Greedy && s != off
 }
 
-// Draw draws among the candidates that the filters keep, which it returns: the first id, in
-// vocabulary order, whose cumulative probability exceeds u. likeliest descends, and all says
-// whether the vocabulary has no other ids. If it has, and likeliest is too short to draw from,
-// Draw reports false. Its length changes nothing else.
+// Draw draws among the candidates that the filters keep, which it returns: the first id, in vocabulary order,
+// whose cumulative probability exceeds u. likeliest descends, and all says whether the vocabulary has no other
+// ids. If it has, and likeliest is too short to draw from, Draw reports false. Its length changes nothing else.
 func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candidate, kept []Candidate, ok bool) {
 	if first := likeliest[0]; first.LogProb-first.LogProb != 0 {
 		return first, likeliest, true // NaN or an infinity, which the caller refuses

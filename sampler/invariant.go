@@ -2,13 +2,11 @@ package sampler
 
 import "math"
 
-// An Invariant decoder gives a sequence the same bits, whatever other sequences are
-// decoded. The decoder under it does so for two or more rows; for a single row ONNX
-// Runtime uses another kernel, whose last bits differ. So the last slot is reserved for a
-// companion, which is decoded beside a sequence that would be alone.
+// An Invariant decoder gives a sequence the same bits, whatever other sequences are decoded. The decoder under
+// it does so for two or more rows; for a single row ONNX Runtime uses another kernel, whose last bits differ.
+// So the last slot is reserved for a companion, which is decoded beside a sequence that would be alone.
 //
-// It costs a slot and, if the number of slots must not matter either, time for few rows
-// of a large model.
+// It costs a slot and, if the number of slots must not matter either, time for few rows of a large model.
 type Invariant struct {
 	Decoder
 	companion int // slot of the companion
@@ -58,10 +56,9 @@ func (d *Invariant) Begin(rows []Row) error {
 	return nil
 }
 
-// Step moves the companion on beside a lone sequence. The companion started with one
-// token when the sequence had at least one, and is stopped before another sequence is
-// alone, so it never outgrows its slot. It samples in the same way as the sequence, since
-// such rows are sampled together.
+// Step moves the companion on beside a lone sequence. The companion started with one token when the sequence
+// had at least one, and is stopped before another sequence is alone, so it never outgrows its slot. It samples
+// in the same way as the sequence, since such rows are sampled together.
 func (d *Invariant) Step(rows []Row) error {
 	if len(rows) > 1 {
 		d.stopCompanion()

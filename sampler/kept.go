@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// A Kept decoder has one slot and keeps the sequence of a call of Sample in it. If the
-// next prompt continues that sequence, as in a conversation, its further tokens are
-// appended by steps. A step takes about as long as StepCost tokens of a prompt, so this
-// is done only where it is faster.
+// A Kept decoder has one slot and keeps the sequence of a call of Sample in it. If the next prompt continues
+// that sequence, as in a conversation, its further tokens are appended by steps. A step takes about as long as
+// StepCost tokens of a prompt, so this is done only where it is faster.
 type Kept struct {
 	Decoder
 	StepCost int

@@ -13,16 +13,14 @@ import (
 type Lanes struct {
 	Decoders []Decoder
 	AtOnce   int // how many decoders sample at the same time; at least 1
-	// Rest, if not nil, is called before several decoders sample at once, and wake after
-	// it.
+	// Rest, if not nil, is called before several decoders sample at once, and wake after it.
 	Rest func() (wake func(), err error)
 }
 
 // Lane is a single decoder.
 func Lane(d Decoder) Lanes { return Lanes{Decoders: []Decoder{d}, AtOnce: 1} }
 
-// Invariant returns l with an Invariant around each decoder of more than one slot, until
-// done is called.
+// Invariant returns l with an Invariant around each decoder of more than one slot, until done is called.
 func (l Lanes) Invariant() (invariant Lanes, done func()) {
 	invariant = l
 	invariant.Decoders = slices.Clone(l.Decoders)
@@ -40,9 +38,8 @@ func (l Lanes) Invariant() (invariant Lanes, done func()) {
 	}
 }
 
-// Sample is like the function Sample, with a goroutine for each of several decoders.
-// These goroutines call done and Options.Token, but never two at the same time. The first
-// error ends all decoders.
+// Sample is like the function Sample, with a goroutine for each of several decoders. These goroutines call done
+// and Options.Token, but never two at the same time. The first error ends all decoders.
 func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done func(Response)) ([]Response, Stats, error) {
 	if len(l.Decoders) == 1 {
 		return Sample(ctx, l.Decoders[0], opts, reqs, done)

@@ -44,10 +44,9 @@ type keptPrefix struct {
 	users  int // number of calls that compute it or have samples to start
 }
 
-// KeepPrefixes makes the Scheduler keep computed prompts for later calls of the same Owner, the
-// newest with room for so many tokens together, and compute prompts in parts, between the
-// steps of others. The decoder's weights must not change. It does nothing with a decoder that
-// cannot continue prompts.
+// KeepPrefixes makes the Scheduler keep computed prompts for later calls of the same Owner, the newest with
+// room for so many tokens together, and compute prompts in parts, between the steps of others. The decoder's
+// weights must not change. It does nothing with a decoder that cannot continue prompts.
 func (s *Scheduler) KeepPrefixes(tokens int) {
 	d := s.d
 	if x, is := d.(*Invariant); is {
@@ -179,8 +178,7 @@ func (k *keptPrefixes) within(x *keptPrefix) bool {
 	})
 }
 
-// evict removes the idle prefixes that were used least recently, until there is room for
-// so many tokens.
+// evict removes the idle prefixes that were used least recently, until there is room for so many tokens.
 func (k *keptPrefixes) evict(room int) {
 	for _, x := range k.list {
 		room += x.room

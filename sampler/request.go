@@ -22,9 +22,8 @@ type Options struct {
 	// EOS lists the ids that end a response. Such a token is kept: it is part
 	// of the response and has its log-prob.
 	EOS []int32
-	// Stops lists strings that end a response at the token that completes one
-	// of them. That token is kept, and so are the whole stop string and what
-	// the token holds after it: a policy is trained on what it sampled.
+	// Stops lists strings that end a response at the token that completes one of them. That token is kept, and
+	// so are the whole stop string and what the token holds after it: a policy is trained on what it sampled.
 	Stops []string
 	// Text makes the decoder of one response's text; needed only for Stops.
 	Text func() TextDecoder
@@ -33,16 +32,14 @@ type Options struct {
 	// PrefillTokens bounds the prompt tokens of one Prefill call (a single longer prompt
 	// is allowed), and so the memory of prefixes; 0 means 8192.
 	PrefillTokens int
-	// Token, if not nil, is called with each token as it is sampled, EOS included,
-	// between two steps and before done is called with the response that the token
-	// ends. The tokens of one response come in their order.
+	// Token, if not nil, is called with each token as it is sampled, EOS included, between two steps and before
+	// done is called with the response that the token ends. The tokens of one response come in their order.
 	Token func(Token)
-	// Turn, if not nil, makes a response an episode of several turns: it says what follows
-	// when an EOS id or a stop string ends a turn. It is called between two steps with the
-	// response so far, whose slices it may keep, and must not wait: it must make sure that
-	// answer is called once, at any time and from any goroutine. The sequence keeps its slot
-	// until then, while others continue. MaxNewTokens bounds all tokens after the prompt, and
-	// an observation that leaves no room for another token ends the response by Length.
+	// Turn, if not nil, makes a response an episode of several turns: it says what follows when an EOS id or a
+	// stop string ends a turn. It is called between two steps with the response so far, whose slices it may
+	// keep, and must not wait: it must make sure that answer is called once, at any time and from any
+	// goroutine. The sequence keeps its slot until then, while others continue. MaxNewTokens bounds all tokens
+	// after the prompt, and an observation that leaves no room for another token ends the response by Length.
 	Turn func(r Response, answer func(Observation))
 	// TurnTokens, if not 0, is the largest number of tokens of the first turn; a turn
 	// that reaches it ends by Length.
@@ -76,9 +73,8 @@ type Request struct {
 	First   int     // the number of the first sample in the key of Uniform
 	// LastGreedy makes the last sample greedy, whatever the Options say.
 	LastGreedy bool
-	// Uniforms, if not nil, holds for each sample the numbers in [0, 1) to use
-	// in place of Uniform, one per token. A response that outlives its list is
-	// an error.
+	// Uniforms, if not nil, holds for each sample the numbers in [0, 1) to use in place of Uniform, one per
+	// token. A response that outlives its list is an error.
 	Uniforms [][]float32
 }
 
@@ -131,8 +127,7 @@ type Response struct {
 	Observed []Observed
 }
 
-// Tokens returns all tokens after the prompt, sampled or not, and for each of IDs its
-// place among them.
+// Tokens returns all tokens after the prompt, sampled or not, and for each of IDs its place among them.
 func (r Response) Tokens() (all []int32, places []int) {
 	from := 0
 	add := func(to int) {

@@ -1,12 +1,10 @@
-// Package sampler turns prompts into responses with their log-probs: K samples of each
-// prompt, through a Decoder that computes a prompt once and then extends many sequences
-// together.
+// Package sampler turns prompts into responses with their log-probs: K samples of each prompt, through a
+// Decoder that computes a prompt once and then extends many sequences together.
 //
-// Sequences end at different times. A slot that becomes free is given to the
-// next sample in the queue before the next step (continuous batching), so the
-// decoder never waits for the longest response of a batch. The schedule does not
-// change a response: each token is decided by a number that is a function of the
-// seed, the prompt, the sample and the token's place alone (Uniform).
+// Sequences end at different times. A slot that becomes free is given to the next sample in the queue before
+// the next step (continuous batching), so the decoder never waits for the longest response of a batch. The
+// schedule does not change a response: each token is decided by a number that is a function of the seed, the
+// prompt, the sample and the token's place alone (Uniform).
 package sampler
 
 import (
@@ -19,19 +17,16 @@ import (
 // Sample samples every request's responses and returns them ordered by request,
 // then sample, whatever order they ended in.
 //
-// Sample uses the whole decoder: its slots, numbered from 0 to Slots()-1, must be free
-// before. When Sample returns, even with an error, they are free and no prefix is left.
-// Prompts are taken in the order given. Slots are passed to the decoder in ascending
-// order.
+// Sample uses the whole decoder: its slots, numbered from 0 to Slots()-1, must be free before. When Sample
+// returns, even with an error, they are free and no prefix is left. Prompts are taken in the order given. Slots
+// are passed to the decoder in ascending order.
 //
-// done, if not nil, is called with each response as it ends, between two
-// steps, on the caller's goroutine; slow work belongs on another. The response's
-// slices are those returned later.
+// done, if not nil, is called with each response as it ends, between two steps, on the caller's goroutine; slow
+// work belongs on another. The response's slices are those returned later.
 //
-// Bad options, and prompts that are empty or too long for a slot, are reported
-// before anything is computed. An error of the decoder, a log-prob that is not
-// finite, uniforms that run out and the end of ctx (checked at each step) stop
-// the call: the responses that had ended are returned beside the error.
+// Bad options, and prompts that are empty or too long for a slot, are reported before anything is computed. An
+// error of the decoder, a log-prob that is not finite, uniforms that run out and the end of ctx (checked at
+// each step) stop the call: the responses that had ended are returned beside the error.
 func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done func(Response)) ([]Response, Stats, error) {
 	b, err := newBatch(d, opts, reqs, span{0, len(reqs)}, done)
 	if err != nil {
@@ -41,8 +36,7 @@ func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done f
 	return responses, b.stats, err
 }
 
-// A batch is a Scheduler whose calls are all queued at the start and end together if one
-// fails.
+// A batch is a Scheduler whose calls are all queued at the start and end together if one fails.
 type batch struct {
 	*Scheduler
 	pause     func(func())

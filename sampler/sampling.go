@@ -7,17 +7,15 @@ import (
 	"onering/internal/settings"
 )
 
-// A Sampling says how tokens are chosen and how long a response may be. It is
-// the one declaration of these settings: the run file's [rollout] and [eval],
-// the flags of the commands that sample, Options, Decoder and reports of
-// evaluations all use it.
+// A Sampling says how tokens are chosen and how long a response may be. It is the one declaration of these
+// settings: the run file's [rollout] and [eval], the flags of the commands that sample, Options, Decoder and
+// reports of evaluations all use it.
 //
-// The filters apply after the temperature in the order top_k, top_p, min_p, each
-// to what the one before has kept, as in Hugging Face transformers and SGLang;
-// vLLM applies min_p before the other two. They restrict the choice and nothing
-// else: log-probs and entropies are those of softmax(logits/Temperature) over
-// the whole vocabulary, greedy or not, which is what the learner computes too
-// (D25), unless Options.Kept asks for those over what was kept (D83).
+// The filters apply after the temperature in the order top_k, top_p, min_p, each to what the one before has
+// kept, as in Hugging Face transformers and SGLang; vLLM applies min_p before the other two. They restrict the
+// choice and nothing else: log-probs and entropies are those of softmax(logits/Temperature) over the whole
+// vocabulary, greedy or not, which is what the learner computes too (D25), unless Options.Kept asks for those
+// over what was kept (D83).
 type Sampling struct {
 	// Greedy decoding ignores the filters and the uniforms. A run file and a flag ask for
 	// it by a temperature of 0, where greedy decoding is allowed.
@@ -51,8 +49,7 @@ func (s Sampling) OrGreedy() Sampling {
 	return s
 }
 
-// Drawing lists the settings of s that have no effect on greedy decoding: the
-// temperature and the filters.
+// Drawing lists the settings of s that have no effect on greedy decoding: the temperature and the filters.
 func (s Sampling) Drawing() []settings.Field {
 	return slices.DeleteFunc(settings.Fields(&s), func(f settings.Field) bool {
 		return f.Flag == "greedy" || f.Key == "max_new_tokens"

@@ -27,9 +27,8 @@ type Call struct {
 	over    bool        // the call was cancelled or has failed
 }
 
-// A Scheduler moves the sequences of calls on together. Calls may come while others are
-// being answered, and begin in the order in which they came, in the slots that become
-// free.
+// A Scheduler moves the sequences of calls on together. Calls may come while others are being answered, and
+// begin in the order in which they came, in the slots that become free.
 //
 // It computes each prompt alone, so with an Invariant decoder the tokens of a call are the
 // same whatever is answered beside it. Sample computes several together.
@@ -108,8 +107,7 @@ func (s *Scheduler) Step() bool {
 
 func (s *Scheduler) idle() bool { return s.busy == 0 && len(s.queue) == 0 }
 
-// begin begins samples of waiting calls in the free slots. It reports whether there were
-// calls and slots.
+// begin begins samples of waiting calls in the free slots. It reports whether there were calls and slots.
 func (s *Scheduler) begin() bool {
 	if s.busy == len(s.slots) || len(s.queue) == 0 {
 		return false

@@ -47,8 +47,7 @@ func (q *sequence) row(slot, prefix int, u float32) Row {
 	return Row{Slot: slot, Prefix: prefix, Uniform: u, Way: q.way, Top: q.call.Top, Kept: q.call.Kept, Score: q.scoring(), Masked: q.had == nil}
 }
 
-// turn begins a turn of at most so many tokens, if that is not 0. A stop string must lie
-// inside one turn.
+// turn begins a turn of at most so many tokens, if that is not 0. A stop string must lie inside one turn.
 func (q *sequence) turn(most int) {
 	q.tail, q.most = q.tail[:0], 0
 	if most > 0 {

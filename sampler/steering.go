@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// A Steering changes how likely tokens are drawn, before the filters. It concerns the choice
-// and nothing else: the log-probs of a response stay those of the model. The zero value
-// changes nothing.
+// A Steering changes how likely tokens are drawn, before the filters. It concerns the choice and nothing else:
+// the log-probs of a response stay those of the model. The zero value changes nothing.
 type Steering struct {
 	Bias      map[int32]float64 `json:"logit_bias"` // added to the logits
 	Presence  float64           `toml:"presence_penalty" json:"presence_penalty" range:"[-2,2]" help:"taken from the logits of tokens that the response has"`

@@ -2,10 +2,9 @@ package sampler
 
 import "bytes"
 
-// A TextDecoder turns the tokens of one response into text as they come. Add returns the
-// text that id adds; it may hold bytes back until a character is complete, and then
-// return them with a later token. EOS tokens are not added. Pending returns the complete
-// characters among these bytes, which later bytes may still change.
+// A TextDecoder turns the tokens of one response into text as they come. Add returns the text that id adds; it
+// may hold bytes back until a character is complete, and then return them with a later token. EOS tokens are
+// not added. Pending returns the complete characters among these bytes, which later bytes may still change.
 type TextDecoder interface {
 	Add(id int32) string
 	Pending() string

@@ -1,16 +1,13 @@
 package sampler
 
-// Uniform returns the number in [0, 1) that decides token number token of
-// sample number sample of the prompt with id prompt, in a run with that seed.
-// It depends on nothing else, so a response is the same whatever was decoded
-// beside it, and any token's draw can be computed again later.
+// Uniform returns the number in [0, 1) that decides token number token of sample number sample of the prompt
+// with id prompt, in a run with that seed. It depends on nothing else, so a response is the same whatever was
+// decoded beside it, and any token's draw can be computed again later.
 //
-// The values are k/2^24: a float32 holds each of them exactly, and none rounds
-// up to 1. They are the high 24 bits of the first word of Philox4x32-10
-// (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11), the
-// key being the seed and the counter (prompt, sample, token). The four numbers
-// fill key and counter exactly, so distinct draws never share a block; sample
-// and token must be in [0, 2^32).
+// The values are k/2^24: a float32 holds each of them exactly, and none rounds up to 1. They are the high 24
+// bits of the first word of Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11),
+// the key being the seed and the counter (prompt, sample, token). The four numbers fill key and counter
+// exactly, so distinct draws never share a block; sample and token must be in [0, 2^32).
 func Uniform(seed, prompt uint64, sample, token int) float32 {
 	block := philox(
 		[4]uint32{uint32(prompt), uint32(prompt >> 32), uint32(sample), uint32(token)},

@@ -19,8 +19,7 @@ type box struct {
 // boxCommands are the commands that open a box.
 var boxCommands = [...]string{`\boxed`, `\fbox`}
 
-// lastBoxStart is the position of the last box command of s before end, and its
-// length; -1 if there is none.
+// lastBoxStart is the position of the last box command of s before end, and its length; -1 if there is none.
 func (find *finder) lastBoxStart(s string, end int) (int, int) {
 	for i := end - 1; i >= 0; i-- {
 		if s[i] != '\\' || i+1 == end || s[i+1] != 'b' && s[i+1] != 'f' {
@@ -182,8 +181,7 @@ func multiplied(s string, b box) string {
 	return b.content
 }
 
-// Parts of the expressions below: "or" in several languages, a number or a formula, and the
-// end of a clause.
+// Parts of the expressions below: "or" in several languages, a number or a formula, and the end of a clause.
 const (
 	orWord = `(?:\\text\{\s*or\s*\}|\\lor|/|\b(?:and/)?or\b|\boder\b|\bou\b|\bo\b|\boppure\b|\blub\b|\bveya\b|\balternatively,?|или|либо|或者?是?|または|もしくは|또는|혹은)`
 	adverb = `(?:\s+(?:maybe|perhaps|possibly|rather|else|even|also|it is))?`

@@ -19,8 +19,7 @@ type comparer struct {
 	steps   int
 	used    convention // the conventions on which the verdict so far depends
 	prose   bool       // the answer stood in running text with more, not in a box or a formula
-	// tolerance of decimals relative to the gold; nil compares them to the digits
-	// that they state.
+	// tolerance of decimals relative to the gold; nil compares them to the digits that they state.
 	tolerance *big.Rat
 	workedOut bool // see Verifier.WorkedOut
 }
@@ -86,8 +85,7 @@ func init() { // the rules compare parts by the table
 	}
 }
 
-// byKind compares g and a by the first rule whose kinds fit; other kinds are compared as
-// expressions.
+// byKind compares g and a by the first rule whose kinds fit; other kinds are compared as expressions.
 func (c *comparer) byKind(g, a *latex.Node) bool {
 	if g == nil || a == nil {
 		return c.say(false, "nothing to compare")
@@ -184,8 +182,7 @@ func (c *comparer) elementwise(g, a *latex.Node, rule string) bool {
 	return c.inOrder(g.Args, a.Args, rule+" with equal parts")
 }
 
-// residues compares residue classes; a modulus that only one side names is not held
-// against it.
+// residues compares residue classes; a modulus that only one side names is not held against it.
 func (c *comparer) residues(g, a *latex.Node) bool {
 	switch {
 	case g.Op != latex.Mod:

@@ -9,9 +9,8 @@ import (
 	"onering/verifier/internal/rules"
 )
 
-// A convention is a way in which an answer may differ from the gold without being wrong.
-// One comparison uses at most one, the same for all elements of a list: otherwise an
-// answer could be right for several golds.
+// A convention is a way in which an answer may differ from the gold without being wrong. One comparison uses at
+// most one, the same for all elements of a list: otherwise an answer could be right for several golds.
 type convention string
 
 const (
@@ -24,8 +23,7 @@ const (
 	optionContent convention = "what stands after an option letter"
 )
 
-// relax uses a convention and notes it as the rule that decided. It fails where
-// another one was used before.
+// relax uses a convention and notes it as the rule that decided. It fails where another one was used before.
 func (c *comparer) relax(to convention) bool {
 	if c.used != strict && c.used != to {
 		return c.say(false, "more than one convention would have to be relaxed")
@@ -34,11 +32,10 @@ func (c *comparer) relax(to convention) bool {
 	return c.say(true, string(to))
 }
 
-// agrees reports whether the parts of a chain of equations with values agree: those
-// joined by = are equal, and the part after ≈ is the part before it, rounded. A chain
-// whose parts disagree gives several answers: 5 = 7, 7 ≈ 2.5. The finder may have found
-// only the end of a chain in running text, so parts of such a chain that are joined by =
-// need not agree: the last one is the answer.
+// agrees reports whether the parts of a chain of equations with values agree: those joined by = are equal, and
+// the part after ≈ is the part before it, rounded. A chain whose parts disagree gives several answers: 5 = 7, 7
+// ≈ 2.5. The finder may have found only the end of a chain in running text, so parts of such a chain that are
+// joined by = need not agree: the last one is the answer.
 func (c *comparer) agrees(chain *latex.Node) bool {
 	if !rules.On("chains") {
 		return true

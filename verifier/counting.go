@@ -50,8 +50,7 @@ func subscripted(n *latex.Node) (string, []*latex.Node) {
 	return "", nil
 }
 
-// namesCount reports whether n has C or A with a subscript, where the letter may be a
-// variable.
+// namesCount reports whether n has C or A with a subscript, where the letter may be a variable.
 func namesCount(n *latex.Node) bool {
 	return n.Any(func(n *latex.Node) bool {
 		name, _ := subscripted(n)

@@ -1,25 +1,22 @@
-// Package verifier says whether a response answers a mathematics problem: it
-// finds the answer in the response, reads both it and the known answer (the
-// gold) as mathematics, and decides whether they are equal.
+// Package verifier says whether a response answers a mathematics problem: it finds the answer in the response,
+// reads both it and the known answer (the gold) as mathematics, and decides whether they are equal.
 //
-// A verdict is a pure function of its arguments: no goroutines, no clocks, no
-// state between calls. Work is bounded by counting it, so that hostile input
-// costs milliseconds and ends in [Limit], never in a silent zero.
+// A verdict is a pure function of its arguments: no goroutines, no clocks, no state between calls. Work is
+// bounded by counting it, so that hostile input costs milliseconds and ends in [Limit], never in a silent zero.
 //
 // # From text to verdict
 //
 //	response ─ finder ─▶ extract ─ latex.Parse ─▶ tree ─ comparer ─▶ decision ─▶ Result
 //	gold ───── finder ─▶ text ──── latex.Parse ─▶ tree ─────┘ └─ algebra.Checker: one number?
 //
-// A finder looks for the answer in a response; what it finds is an extract: one or more
-// texts, the likeliest first. A box is one \boxed{}. Package latex cuts a text into tokens
-// and parses them into a tree of Nodes; where the text allows several trees, a Reading
-// chooses one and an ambiguity tells of the others. A comparer holds the budget of one pair
-// of trees and applies the rule that fits their kinds: the table [kinds] in compare.go. A
-// quantity is an expression without its units. A region is a set of real numbers. A
-// convention is a way in which an answer may differ from the gold; one verdict uses at most
-// one. A Checker says whether two expressions are equal: by exact arithmetic, in a finite
-// field (a formula), or in balls (a numeric). A decision is the Result with its trees.
+// A finder looks for the answer in a response; what it finds is an extract: one or more texts, the likeliest
+// first. A box is one \boxed{}. Package latex cuts a text into tokens and parses them into a tree of Nodes;
+// where the text allows several trees, a Reading chooses one and an ambiguity tells of the others. A comparer
+// holds the budget of one pair of trees and applies the rule that fits their kinds: the table [kinds] in
+// compare.go. A quantity is an expression without its units. A region is a set of real numbers. A convention is
+// a way in which an answer may differ from the gold; one verdict uses at most one. A Checker says whether two
+// expressions are equal: by exact arithmetic, in a finite field (a formula), or in balls (a numeric). A
+// decision is the Result with its trees.
 //
 // The files in reading order:
 //

@@ -16,8 +16,7 @@ type extract struct {
 	reason string   // why there is no answer
 }
 
-// The places of an answer. In prose a comma may be a decimal comma; in other places it
-// separates two numbers.
+// The places of an answer. In prose a comma may be a decimal comma; in other places it separates two numbers.
 const (
 	fromBoxed   = "box"
 	fromTagged  = "tag"
@@ -25,8 +24,7 @@ const (
 	fromProse   = "text"
 )
 
-// A finder looks for answers in texts and counts its steps: every byte that it reads,
-// each time.
+// A finder looks for answers in texts and counts its steps: every byte that it reads, each time.
 type finder struct{ steps int }
 
 // thought matches the end of a model's thoughts, in the marks of several families.

@@ -57,8 +57,7 @@ func boundsOf(n *latex.Node) []bound {
 	return out
 }
 
-// inequalities compares chains: each inequality of one must equal one of the other, up to
-// a positive factor.
+// inequalities compares chains: each inequality of one must equal one of the other, up to a positive factor.
 func (c *comparer) inequalities(g, a *latex.Node) bool {
 	x, y := boundsOf(g), boundsOf(a)
 	if x != nil && len(x) == len(y) {

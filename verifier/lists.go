@@ -12,9 +12,8 @@ import (
 // isListLike reports whether n is a list or a set of elements.
 func isListLike(n *latex.Node) bool { return n.Op == latex.List || n.Op == latex.Set }
 
-// lists compares if one side is a list. A list without brackets is several answers, whose
-// order does not matter but whose number does; against a tuple its order counts. In a set
-// repetitions do not count.
+// lists compares if one side is a list. A list without brackets is several answers, whose order does not matter
+// but whose number does; against a tuple its order counts. In a set repetitions do not count.
 func (c *comparer) lists(g, a *latex.Node) bool {
 	g, a = excluded(g), excluded(a)
 	if verdict, ok := c.regions(g, a); ok {
@@ -142,8 +141,7 @@ func isProper(n *latex.Node) bool {
 	return p != nil && q != nil && p.Sign() > 0 && p.Cmp(q) < 0
 }
 
-// values returns the elements of a list or set; if all are assignments to one name, the
-// assigned values.
+// values returns the elements of a list or set; if all are assignments to one name, the assigned values.
 func values(n *latex.Node) []*latex.Node {
 	out := make([]*latex.Node, len(n.Args))
 	first := ""
@@ -198,8 +196,7 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	return c.twoSets(values(g), values(a)) // an element was repeated
 }
 
-// ranging compares statements about every k of a set, "x = 2k\pi, k ∈ Z". The letter k
-// may differ.
+// ranging compares statements about every k of a set, "x = 2k\pi, k ∈ Z". The letter k may differ.
 func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
 	restG, setG, k := ranged(g)
 	restA, setA, n := ranged(a)
@@ -371,8 +368,7 @@ func (c *comparer) inOrder(g, a []*latex.Node, rule string) bool {
 	return c.say(true, rule)
 }
 
-// match reports whether the elements of two sequences of equal length can be paired so
-// that each pair is equal.
+// match reports whether the elements of two sequences of equal length can be paired so that each pair is equal.
 func (c *comparer) match(g, a []*latex.Node, rule string) bool {
 	used := make([]bool, len(a))
 	for i, x := range g {

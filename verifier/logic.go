@@ -8,8 +8,7 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// Propositions and sets with names are compared by their truth tables: p ⇒ q is ¬p ∨ q, and
-// A \ B is A ∩ B^c.
+// Propositions and sets with names are compared by their truth tables: p ⇒ q is ¬p ∨ q, and A \ B is A ∩ B^c.
 
 // mostPropositions bounds the letters of a truth table.
 const mostPropositions = 8

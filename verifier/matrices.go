@@ -7,8 +7,7 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// matrices compares where a matrix is involved: a row or column is a vector, I is the
-// identity.
+// matrices compares where a matrix is involved: a row or column is a vector, I is the identity.
 func (c *comparer) matrices(g, a *latex.Node) bool {
 	x, y := c.computed(g), c.computed(a)
 	if x.Is(latex.Matrix) && y != nil && !y.Contains(latex.Matrix) {

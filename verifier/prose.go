@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Answers in running text: after "the answer is", else what is emphasised, else the last
-// formula or number.
+// Answers in running text: after "the answer is", else what is emphasised, else the last formula or number.
 
 // phrase matches the words that introduce an answer in running text, in the languages of
 // mathematical data sets. The last one counts.
@@ -185,8 +184,7 @@ func (find *finder) sentence(s string) string {
 	return s
 }
 
-// fullStop reports whether the point at s[i] ends a sentence: not a decimal point,
-// nor one of a.m. and p.m.
+// fullStop reports whether the point at s[i] ends a sentence: not a decimal point, nor one of a.m. and p.m.
 func fullStop(s string, i int) bool {
 	if i+1 == len(s) {
 		return true
@@ -351,8 +349,7 @@ func (find *finder) lastNumber(s string) (start, end int) {
 // little are short words that are not part of a formula.
 var little = setOf("is of to in by at we so be or as an a i it on if he my us do no go up and am pm es la le de el un il er en et se si")
 
-// mathematical reports whether a piece of running text between spaces may be part
-// of a formula.
+// mathematical reports whether a piece of running text between spaces may be part of a formula.
 func (find *finder) mathematical(w string) bool {
 	bare := strings.ToLower(strings.Trim(w, ".,;:!?()\"'*_"))
 	return find.wordsIn(w) == 0 && !little[bare] && (bare != "" || strings.Trim(w, `*_"'`) != "")

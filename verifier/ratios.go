@@ -37,8 +37,7 @@ func (c *comparer) ratios(g, a *latex.Node) bool {
 	return c.say(false, "a ratio against something else")
 }
 
-// asRatio returns a clock time as a ratio, nil if it cannot be one; it returns anything
-// else unchanged.
+// asRatio returns a clock time as a ratio, nil if it cannot be one; it returns anything else unchanged.
 func asRatio(n *latex.Node) *latex.Node {
 	if n.Op != latex.Clock {
 		return n

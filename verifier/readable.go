@@ -44,10 +44,9 @@ func isWords(text string) bool {
 	}) < 0
 }
 
-// Solution returns the answer that a worked solution or a gold states: in its <answer> tags,
-// in its last boxes, which are read as Verify reads them, or behind "the answer is". marked
-// says whether it has one of these. A text without them is the answer if it is short; of a
-// long one the answer is empty.
+// Solution returns the answer that a worked solution or a gold states: in its <answer> tags, in its last boxes,
+// which are read as Verify reads them, or behind "the answer is". marked says whether it has one of these. A
+// text without them is the answer if it is short; of a long one the answer is empty.
 func (Verifier) Solution(text string) (answer string, marked bool) {
 	find := &finder{}
 	if tag := find.fromTag(text, false); len(tag.texts) > 0 {

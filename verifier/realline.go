@@ -20,8 +20,7 @@ type interval struct {
 	closedLow, closedHigh bool
 }
 
-// about returns r as an inequality's statement about the variable, or as a set if the variable is
-// empty.
+// about returns r as an inequality's statement about the variable, or as a set if the variable is empty.
 func (r *region) about(variable string) *region {
 	if r == nil {
 		return nil

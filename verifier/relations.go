@@ -9,8 +9,7 @@ import (
 	"onering/verifier/internal/rules"
 )
 
-// An assignment is an equation that gives a value to a name: x = 3, f(x) = x^2,
-// AB = 2+2 = 4, x = 1/3 ≈ 0.33.
+// An assignment is an equation that gives a value to a name: x = 3, f(x) = x^2, AB = 2+2 = 4, x = 1/3 ≈ 0.33.
 type assignment struct {
 	name   *latex.Node
 	value  *latex.Node // the last part joined by =
@@ -99,8 +98,7 @@ func isPlainName(n *latex.Node) bool {
 	return false
 }
 
-// isCompoundName reports whether n is a sum, product or quotient of names
-// without numbers: m+n, xy, AB/CD.
+// isCompoundName reports whether n is a sum, product or quotient of names without numbers: m+n, xy, AB/CD.
 func isCompoundName(n *latex.Node) bool {
 	if isName(n) {
 		return true
@@ -239,8 +237,7 @@ func (c *comparer) isIdentity(chain *latex.Node) bool {
 	return true
 }
 
-// isOperation reports whether n is an integral, a limit, a derivative, or a sum with
-// letters in its bounds.
+// isOperation reports whether n is an integral, a limit, a derivative, or a sum with letters in its bounds.
 func isOperation(n *latex.Node) bool {
 	switch n.Op {
 	case latex.Opaque:

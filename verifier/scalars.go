@@ -261,8 +261,7 @@ func (c *comparer) percent(x, y quantity) bool {
 	return false
 }
 
-// degrees compares x° with a plain number: the sign was left out, or it is the
-// angle in radians.
+// degrees compares x° with a plain number: the sign was left out, or it is the angle in radians.
 func (c *comparer) degrees(x, y quantity) bool {
 	d, n := swapped(y.degree, x, y)
 	if len(n.units) == 1 && (n.units[0].name == "degC" || n.units[0].name == "degF") {
@@ -417,8 +416,7 @@ func sameNouns(x, y string) bool {
 	return in(x, y) || in(y, x)
 }
 
-// towards writes a direction without its ending, and turning are words that make another
-// direction of it.
+// towards writes a direction without its ending, and turning are words that make another direction of it.
 var (
 	towards = strings.NewReplacer("towards ", " ", "toward ", " ", "wards ", " ", "ward ", " ", "due ", " ", "to the ", " ", "direction ", " ")
 	turning = setOf("away opposite counter anti against out behind below under")

@@ -11,8 +11,7 @@ import (
 	"onering/verifier/internal/rules"
 )
 
-// texts compares answers in words, word by word without harmless words: any other word is
-// a difference.
+// texts compares answers in words, word by word without harmless words: any other word is a difference.
 func (c *comparer) texts(g, a *latex.Node) bool {
 	x, okX := wordsOf(g)
 	y, okY := wordsOf(a)
@@ -107,9 +106,8 @@ func wordsOf(n *latex.Node) (string, bool) {
 	return "", false
 }
 
-// normalWords are the words of s in small letters without articles and the punctuation at
-// their ends. An "a" is an article only at the beginning: in "vitamin A" it is a letter.
-// Signs without a word are unchanged.
+// normalWords are the words of s in small letters without articles and the punctuation at their ends. An "a" is
+// an article only at the beginning: in "vitamin A" it is a letter. Signs without a word are unchanged.
 func normalWords(s string) string {
 	s = strings.TrimSpace(strings.ToLower(s))
 	var out []string
@@ -137,8 +135,7 @@ func normalWords(s string) string {
 	return strings.Join(out, " ")
 }
 
-// calendar returns the full name of a day or month that w abbreviates; it returns
-// anything else unchanged.
+// calendar returns the full name of a day or month that w abbreviates; it returns anything else unchanged.
 func calendar(w string) string {
 	if len(w) < 3 || len(w) > 5 {
 		return w
@@ -158,9 +155,8 @@ var apostrophes = strings.NewReplacer("'", "", ".", "")
 // joinedWord is a hyphen within a word: well-known.
 var joinedWord = regexp.MustCompile(`([\pL\d])-([\pL\d])`)
 
-// pureWords compares two answers that are single runs of letters. Letters side by side
-// are a product in a formula, but words where they stand alone: ABC is not BCA, and "on"
-// is not "no".
+// pureWords compares two answers that are single runs of letters. Letters side by side are a product in a
+// formula, but words where they stand alone: ABC is not BCA, and "on" is not "no".
 func pureWords(g, a *latex.Node) (same, ok bool) {
 	if figure(g) != "" && figure(g) == figure(a) && (g.Op == latex.Mul) != (a.Op == latex.Mul) {
 		return true, true

@@ -98,8 +98,7 @@ func unitNamed(name string) (u unit, power int, ok bool) {
 	return u, power, ok && known
 }
 
-// measure is the size and the dimension of a product of units; ok is false if
-// one is not known.
+// measure is the size and the dimension of a product of units; ok is false if one is not known.
 func measure(powers []unitPower) (*big.Rat, dimension, bool) {
 	size := big.NewRat(1, 1)
 	var dim dimension

@@ -60,8 +60,7 @@ type Result struct {
 	Status  Status `json:"status"` // not OK implies not Correct
 }
 
-// A Verifier is a way of verifying. Its zero value is ready for use and its
-// methods may be called concurrently.
+// A Verifier is a way of verifying. Its zero value is ready for use and its methods may be called concurrently.
 type Verifier struct {
 	Mode Mode
 	// Strict makes Tag ask for the R1 template's exact form: the response has
@@ -71,11 +70,10 @@ type Verifier struct {
 	// from a decimal gold, relative to the gold: 0.01 is one per cent. Otherwise decimals
 	// are compared to the digits that they state.
 	Tolerance float64
-	// WorkedOut requires an answer of one numeral, fraction or root if the gold is one: 4+18
-	// is then not right for 22. A sign, a unit, a per cent or degree sign and a power of ten
-	// may stand with it, and a whole number beside a fraction. Fractions and roots must not
-	// come out even. A list is worked out if its elements are; of a chain of equations one
-	// part is enough.
+	// WorkedOut requires an answer of one numeral, fraction or root if the gold is one: 4+18 is then not right
+	// for 22. A sign, a unit, a per cent or degree sign and a power of ten may stand with it, and a whole
+	// number beside a fraction. Fractions and roots must not come out even. A list is worked out if its
+	// elements are; of a chain of equations one part is enough.
 	WorkedOut bool
 }
 

@@ -20,8 +20,7 @@ func (v Verifier) VerifyAny(golds []string, response string) Result {
 // An Explanation is a Result with what led to it.
 type Explanation struct {
 	Result
-	// From says where the answer was found: "box", "tag", "text formula" or
-	// "text"; empty if nowhere.
+	// From says where the answer was found: "box", "tag", "text formula" or "text"; empty if nowhere.
 	From string `json:"from"`
 	// GoldTree and AnswerTree are the parsed gold and answer, as s-expressions.
 	GoldTree   string `json:"gold_tree"`
@@ -61,9 +60,8 @@ type decision struct {
 	steps        int // the work that it took, for tests of the limits
 }
 
-// judge compares the answer in the response with each gold in turn. A mistake in this
-// package must not end a training run: a panic becomes an Error, which training counts
-// and tests detect.
+// judge compares the answer in the response with each gold in turn. A mistake in this package must not end a
+// training run: a panic becomes an Error, which training counts and tests detect.
 func (v Verifier) judge(golds []string, response string) (d decision) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -109,8 +107,7 @@ func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	return d
 }
 
-// compareExtract compares one gold with the readings of an extract. start is a fresh
-// comparer without a budget.
+// compareExtract compares one gold with the readings of an extract. start is a fresh comparer without a budget.
 func compareExtract(gold string, e extract, start comparer) decision {
 	d := decision{Result: Result{Gold: clean(gold), Status: OK, Reason: e.reason}, from: e.from}
 	if d.Reason == "" {
@@ -333,8 +330,7 @@ func integers(g, a string) (string, string, bool) {
 	return x, y, ok
 }
 
-// integerDigits is a plain integer in normal form: "-" or nothing, digits
-// without leading zeros.
+// integerDigits is a plain integer in normal form: "-" or nothing, digits without leading zeros.
 func integerDigits(s string) (string, bool) {
 	sign := ""
 	if strings.HasPrefix(s, "-") {

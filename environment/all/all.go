@@ -1,5 +1,4 @@
-// Package all registers every environment of onering. Import it for effect; one line per
-// environment.
+// Package all registers every environment of onering. Import it for effect; one line per environment.
 package all
 
 import (

@@ -1,6 +1,5 @@
-// Package command is the environment of a program that the user writes in any language. The
-// program reads a JSON object a line from its standard input and answers each with one on its
-// standard output:
+// Package command is the environment of a program that the user writes in any language. The program reads a
+// JSON object a line from its standard input and answers each with one on its standard output:
 //
 //	{"id": 1, "reset": {"problem": {"id": ..., "text": ..., ...}, "seed": 7, "sample": 0}}
 //	{"id": 1, "messages": [{"role": "user", "content": ...}], "tools": [...]}
@@ -9,13 +8,11 @@
 //	{"id": 3, "close": {}}
 //	{"id": 3}
 //
-// A field that an answer omits is empty. {"id": 2, "error": "..."} ends an episode
-// without a grade.
+// A field that an answer omits is empty. {"id": 2, "error": "..."} ends an episode without a grade.
 //
-// A process has one episode at a time, and the next one after that: an interpreter takes
-// tens or hundreds of milliseconds to start, and a step through the pipes a tenth of one. There are as
-// many processes as episodes that go on at once, and one that dies or is killed has cost one
-// episode.
+// A process has one episode at a time, and the next one after that: an interpreter takes tens or hundreds of
+// milliseconds to start, and a step through the pipes a tenth of one. There are as many processes as episodes
+// that go on at once, and one that dies or is killed has cost one episode.
 package command
 
 import (

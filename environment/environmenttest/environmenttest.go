@@ -93,8 +93,7 @@ func turns() []environment.Turn {
 	return append(list, all)
 }
 
-// start returns the Start of an episode. Each call returns an equal one that shares no
-// memory with the others.
+// start returns the Start of an episode. Each call returns an equal one that shares no memory with the others.
 func start() environment.Start {
 	return environment.Start{Seed: 7, Problem: data.Problem{
 		ID: "rows:1", Text: "What is 2+2?", Answers: []string{"4", "four"},
@@ -146,8 +145,7 @@ func checkMessages(messages []tokenize.Message, roles ...string) error {
 	return nil
 }
 
-// Open opens an episode of a Start, returns its opening and closes it: an empty opening if it is no
-// Opener.
+// Open opens an episode of a Start, returns its opening and closes it: an empty opening if it is no Opener.
 func Open(e environment.Environment, s environment.Start) (o environment.Opening, err error) {
 	episode, err := e.Begin(context.Background(), s)
 	if err != nil {

@@ -99,8 +99,7 @@ func (s *Server) session(ctx context.Context) (*session, error) {
 // Holds implements environment.Holder.
 func (s *Server) Holds() bool { return s.PerEpisode }
 
-// Begin implements environment.Environment. A session of the episode's own begins with its
-// first turn.
+// Begin implements environment.Environment. A session of the episode's own begins with its first turn.
 func (s *Server) Begin(ctx context.Context, _ environment.Start) (environment.Episode, error) {
 	shared, err := s.session(ctx)
 	if err != nil {
@@ -380,8 +379,7 @@ func (h *hearing) RoundTrip(r *http.Request) (*http.Response, error) {
 // ended says whether the session or the process of its server has ended.
 func (s *session) ended() bool { return s.gone.Err() != nil }
 
-// reason returns why the server's process has ended, if it has, in place of an error of the
-// session.
+// reason returns why the server's process has ended, if it has, in place of an error of the session.
 func (s *session) reason(err error) error {
 	if s.process == nil {
 		return err

@@ -402,8 +402,7 @@ func power(base, exponent *big.Rat) (*big.Rat, error) {
 	return bounded(value)
 }
 
-// written writes a number: a whole number, a decimal if it is finite and decimals are
-// wanted, else a fraction.
+// written writes a number: a whole number, a decimal if it is finite and decimals are wanted, else a fraction.
 func written(value *big.Rat, decimals bool) string {
 	if digits, ends := value.FloatPrec(); value.IsInt() || decimals && ends && digits <= 30 {
 		return value.FloatString(digits)

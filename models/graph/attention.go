@@ -20,8 +20,7 @@ type Attention struct {
 	InTurn bool
 	// Scale multiplies the scores; 0 stands for 1/sqrt(K).
 	Scale float64
-	// Cap c makes c tanh(s/c) of each scaled score s before the mask is added; 0 stands for
-	// none.
+	// Cap c makes c tanh(s/c) of each scaled score s before the mask is added; 0 stands for none.
 	Cap float64
 	// Window is how many keys a query sees: its own and those right before it; 0 stands for
 	// all. The mask of CausalAttention says so too; blocks leave out keys that none of their
@@ -37,17 +36,15 @@ func (a Attention) scale(width int) float64 {
 	return 1 / math.Sqrt(float64(width))
 }
 
-// CausalAttention is softmax(Scale q k^T + mask) v for rows of tokens:
-// q [B,T,H*K], k and v [B,T,G*K] with H a multiple of G (query head h reads
-// key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
-// taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i
-// reads only the keys before bounds[i+1], and with a Window only from that of its first query
-// on, so the mask has to be causal. One block needs no bounds.
+// CausalAttention is softmax(Scale q k^T + mask) v for rows of tokens: q [B,T,H*K], k and v [B,T,G*K] with H a
+// multiple of G (query head h reads key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
+// taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i reads only the keys before
+// bounds[i+1], and with a Window only from that of its first query on, so the mask has to be causal. One block
+// needs no bounds.
 //
-// Where q, k and v are of 16 bits, the scores, the softmax, both products, their
-// gradients and the mask are in float32, and only the result is rounded to 16 bits.
-// TensorFloat-32 holds 16-bit numbers exactly, so on a GPU that has it the products
-// of q and k lose nothing, at half the speed of 16 bits.
+// Where q, k and v are of 16 bits, the scores, the softmax, both products, their gradients and the mask are in
+// float32, and only the result is rounded to 16 bits. TensorFloat-32 holds 16-bit numbers exactly, so on a GPU
+// that has it the products of q and k lose nothing, at half the speed of 16 bits.
 func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 	width := form.check(q, k, v, mask, bounds)
 	a := &causalAttention{
@@ -129,8 +126,7 @@ func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
 	return a.boundary(bounds, i), a.boundary(bounds, i+1)
 }
 
-// block computes the probabilities of block i, P = softmax(scale Q K^T + mask), after the
-// nodes of after.
+// block computes the probabilities of block i, P = softmax(scale Q K^T + mask), after the nodes of after.
 func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	b := &attentionBlock{index: i}
 	mask := a.mask
@@ -178,9 +174,8 @@ func (a *causalAttention) forward() ([]*attentionBlock, *Node) {
 	parts, outs := make([]*attentionBlock, a.Blocks), make([]*Node, a.Blocks)
 	var before []*Node
 	if a.again {
-		// ONNX Runtime computes values that follow from shapes on the CPU, where Slice
-		// needs its bounds. Bounds that do not follow from shapes would be computed on
-		// the GPU and sent back.
+		// ONNX Runtime computes values that follow from shapes on the CPU, where Slice needs its bounds. Bounds
+		// that do not follow from shapes would be computed on the GPU and sent back.
 		before = []*Node{a.k}
 	}
 	for _, i := range a.order() {

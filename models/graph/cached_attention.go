@@ -8,12 +8,11 @@ import (
 // A Cache holds the keys and values of one layer: [B,G,S,K] each.
 type Cache struct{ K, V *Node }
 
-// GroupQueryAttention is the contrib operator over cached keys and values: qkv
-// [B,T,(H+2G)*K] packed, seqlens int32 [B] and total int32 [] as its documentation asks
-// (a first prompt: length-1 and T; one more token: tokens cached before it, and the
-// largest of those plus 1), cos and sin [P,K/2]. It turns queries and keys, appends to
-// the cache and returns [B,T,H*K] and the cache, which shares past's buffers. Without cos
-// and sin queries and keys are not turned. K must be a multiple of 16.
+// GroupQueryAttention is the contrib operator over cached keys and values: qkv [B,T,(H+2G)*K] packed, seqlens
+// int32 [B] and total int32 [] as its documentation asks (a first prompt: length-1 and T; one more token:
+// tokens cached before it, and the largest of those plus 1), cos and sin [P,K/2]. It turns queries and keys,
+// appends to the cache and returns [B,T,H*K] and the cache, which shares past's buffers. Without cos and sin
+// queries and keys are not turned. K must be a multiple of 16.
 func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, form Attention) (*Node, Cache) {
 	const op = "GroupQueryAttention"
 	heads, kvHeads := form.Heads, form.KVHeads

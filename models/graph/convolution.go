@@ -1,9 +1,8 @@
 package graph
 
-// CausalConv is the convolution of each channel of rows x [B,T,C] with its own weights
-// w [C,1,L]: y[t] is the sum over j of w[j] x[t-L+1+j]. before [B,L-1,C] stands in front of
-// x; nil means zeros. It also returns x with that in front, [B,T+L-1,C], whose last L-1
-// tokens are what later tokens need.
+// CausalConv is the convolution of each channel of rows x [B,T,C] with its own weights w [C,1,L]: y[t] is the
+// sum over j of w[j] x[t-L+1+j]. before [B,L-1,C] stands in front of x; nil means zeros. It also returns x with
+// that in front, [B,T+L-1,C], whose last L-1 tokens are what later tokens need.
 func CausalConv(x, w, before *Node) (y, joined *Node) {
 	const op = "CausalConv"
 	floats(op, x, w)

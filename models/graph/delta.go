@@ -19,10 +19,9 @@ const chunk = 32
 // It returns o [B,T,H,V] and the last S [B,H,K,V]. The first S is state; nil means 0.
 // Tokens with keys, values, g and beta of 0 leave S as it is.
 //
-// The rule is computed by chunks of tokens (Yang, Kautz, Hatamizadeh: Gated Delta
-// Networks, 2024). With G the running sum of g in a chunk and W_ij = e^(G_i - G_j) for
-// i >= j, the corrections N that the tokens of a chunk make solve
-// (I + A) N = beta (v - e^G k S), where A is beta k k^T W below the diagonal.
+// The rule is computed by chunks of tokens (Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2024). With G the
+// running sum of g in a chunk and W_ij = e^(G_i - G_j) for i >= j, the corrections N that the tokens of a chunk
+// make solve (I + A) N = beta (v - e^G k S), where A is beta k k^T W below the diagonal.
 func DeltaRule(q, k, v, g, beta, state *Node) (o, last *Node) {
 	d := newDelta(q, k, v, g, beta, state)
 	rows := d.tokens
@@ -123,8 +122,7 @@ func (d delta) chunks(x *Node, heads int) *Node {
 	return Transpose(Reshape(x, 0, -1, chunk, heads, x.shape[3].N), 1, 0, 3, 2, 4)
 }
 
-// perHead multiplies x [n,B,G,C,w], which the heads of a group share, with y [n,B,H,C,w]
-// or [n,B,H,C,1].
+// perHead multiplies x [n,B,G,C,w], which the heads of a group share, with y [n,B,H,C,w] or [n,B,H,C,1].
 func (d delta) perHead(x, y *Node) *Node {
 	if d.groups == d.heads {
 		return Mul(x, y)

@@ -2,11 +2,10 @@ package graph
 
 import "slices"
 
-// Footprint computes from shapes the peak memory in bytes of a run of the graph that f
-// builds, without its inputs and outputs: nodes run in the order of creation, a value
-// lives from its computation to its last use, and reshaped views take no memory. sizes
-// gives the letters' values. It ignores memory inside kernels, and that a runtime may
-// write a sum onto an operand, which mostly needs sizes that are known to be equal.
+// Footprint computes from shapes the peak memory in bytes of a run of the graph that f builds, without its
+// inputs and outputs: nodes run in the order of creation, a value lives from its computation to its last use,
+// and reshaped views take no memory. sizes gives the letters' values. It ignores memory inside kernels, and
+// that a runtime may write a sum onto an operand, which mostly needs sizes that are known to be equal.
 func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 	g, err := build("footprint", f)
 	if err != nil {
@@ -40,8 +39,7 @@ func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 	return peak, nil
 }
 
-// buffer returns the node whose memory holds the value of n: a reshaped view uses the
-// memory of its operand.
+// buffer returns the node whose memory holds the value of n: a reshaped view uses the memory of its operand.
 func (n *Node) buffer() *Node {
 	for n = n.source(); n.call != nil && n.isView(); {
 		n = n.call.in[0].source()

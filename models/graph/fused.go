@@ -8,11 +8,9 @@ import (
 	"onering/models/onnx"
 )
 
-// Composites are expressions that have one fused kernel, or a gradient that is better
-// written by hand.
+// Composites are expressions that have one fused kernel, or a gradient that is better written by hand.
 
-// composite gives n its own gradient rule, which Gradient uses in place of the rules of
-// the ops inside.
+// composite gives n its own gradient rule, which Gradient uses in place of the rules of the ops inside.
 func (n *Node) composite(rule string, in []*Node, vjp func(dy *Node) []*Node) *Node {
 	n.unit = &composite{rule: rule, in: in, vjp: vjp}
 	return n

@@ -6,9 +6,8 @@ import (
 	"onering/models"
 )
 
-// Gradient adds the nodes of a vector-Jacobian product: given seeds[i] =
-// dL/doutputs[i] it returns dL/dwrt[i] for each of wrt; nil where L does not
-// depend on it. Only paths from wrt to outputs are differentiated.
+// Gradient adds the nodes of a vector-Jacobian product: given seeds[i] = dL/doutputs[i] it returns dL/dwrt[i]
+// for each of wrt; nil where L does not depend on it. Only paths from wrt to outputs are differentiated.
 //
 // This is reverse-mode differentiation. The adjoint of a node is dL/dnode, the sum of its
 // readers' contributions. Nodes are visited from the outputs back to wrt, and each passes
@@ -53,10 +52,9 @@ func Gradient(outputs, seeds, wrt []*Node) []*Node {
 	return out
 }
 
-// inputGradients returns the inputs of n and n's contributions to their adjoints. It
-// returns nothing if L does not depend on n. A call with several outputs has one rule for
-// all of them, which is applied at its first output: the others have larger ids, so their
-// adjoints are complete by then.
+// inputGradients returns the inputs of n and n's contributions to their adjoints. It returns nothing if L does
+// not depend on n. A call with several outputs has one rule for all of them, which is applied at its first
+// output: the others have larger ids, so their adjoints are complete by then.
 func (n *Node) inputGradients(adjoint map[*Node]*Node) (in, grads []*Node) {
 	if n.unit != nil {
 		if dy := adjoint[n]; dy != nil {
@@ -111,10 +109,9 @@ func accumulate(a, b *Node) *Node {
 	return sum
 }
 
-// AddTo returns running + grad, which Build turns into one matrix product with a third
-// operand if grad is a product: binding the output onto running's buffer then costs
-// nothing. A gradient of another type is cast to running's: 16-bit gradients are summed
-// in float32.
+// AddTo returns running + grad, which Build turns into one matrix product with a third operand if grad is a
+// product: binding the output onto running's buffer then costs nothing. A gradient of another type is cast to
+// running's: 16-bit gradients are summed in float32.
 func AddTo(running, grad *Node) *Node {
 	if grad == nil {
 		fail("AddTo: no gradient to add")
@@ -125,9 +122,8 @@ func AddTo(running, grad *Node) *Node {
 	return accumulate(running, grad)
 }
 
-// Stash takes the value of x from the input stash, where an earlier graph left it.
-// The graph then reads the input instead of computing x, while Gradient still
-// differentiates the expression that x was built from.
+// Stash takes the value of x from the input stash, where an earlier graph left it. The graph then reads the
+// input instead of computing x, while Gradient still differentiates the expression that x was built from.
 func (x *Node) Stash(stash *Node) {
 	operands("Stash", x, stash)
 	if x.elem != stash.elem || !x.shape.equal(stash.shape) {

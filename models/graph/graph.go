@@ -1,11 +1,10 @@
 // Package graph builds ONNX graphs and their gradients.
 //
-// A Graph is filled by op functions on Nodes, which infer shapes and panic with names and
-// shapes where they don't fit; Build recovers such a panic into an error, so ops compose
-// as expressions: Mul(x, Sigmoid(x)). Gradient adds the nodes that compute a
-// vector-Jacobian product (VJP): given dL/dy for some nodes y it returns dL/dx for some
-// nodes x. Each op has one rule in the table of vjp.go. Nodes that no output needs are
-// left out when the graph is written.
+// A Graph is filled by op functions on Nodes, which infer shapes and panic with names and shapes where they
+// don't fit; Build recovers such a panic into an error, so ops compose as expressions: Mul(x, Sigmoid(x)).
+// Gradient adds the nodes that compute a vector-Jacobian product (VJP): given dL/dy for some nodes y it returns
+// dL/dx for some nodes x. Each op has one rule in the table of vjp.go. Nodes that no output needs are left out
+// when the graph is written.
 package graph
 
 import (
@@ -32,15 +31,13 @@ type Graph struct {
 	options map[string]string     // options of the Program
 }
 
-// OrderSums sums gradients of broadcast operands over the first axes by products with
-// ones, if the other sizes are numbers. The CUDA provider's kernel for ReduceSum over the
-// first axes adds in any order, so that the last bits of the sum change from run to run.
-// (A transpose before the sum would not help: ONNX Runtime removes it.)
+// OrderSums sums gradients of broadcast operands over the first axes by products with ones, if the other sizes
+// are numbers. The CUDA provider's kernel for ReduceSum over the first axes adds in any order, so that the last
+// bits of the sum change from run to run. (A transpose before the sum would not help: ONNX Runtime removes it.)
 func (g *Graph) OrderSums() { g.ordered = true }
 
-// TurnProducts makes Outer transpose an operand before a large product. ONNX Runtime's
-// Gemm on the CPU reads a transposed first operand again for every 128 columns of the
-// result.
+// TurnProducts makes Outer transpose an operand before a large product. ONNX Runtime's Gemm on the CPU reads a
+// transposed first operand again for every 128 columns of the result.
 func (g *Graph) TurnProducts() { g.turn = true }
 
 // An output is a node with the name by which a caller reads it.
@@ -71,17 +68,15 @@ type call struct {
 	sum        bool // an Add that joins gradients
 }
 
-// A composite is an expression of several ops with its own gradient rule: vjp takes dL/dy
-// of the expression's result y and returns dL/din for each of in, nil where there is
-// none.
+// A composite is an expression of several ops with its own gradient rule: vjp takes dL/dy of the expression's
+// result y and returns dL/din for each of in, nil where there is none.
 type composite struct {
 	rule string
 	in   []*Node
 	vjp  func(dy *Node) []*Node
 }
 
-// Build runs f on a new Graph and encodes the result. An error names the op
-// and shapes that didn't fit.
+// Build runs f on a new Graph and encodes the result. An error names the op and shapes that didn't fit.
 func Build(name string, f func(g *Graph)) (models.Program, error) {
 	g, err := build(name, f)
 	if err != nil {
@@ -112,8 +107,7 @@ func build(name string, f func(g *Graph)) (g *Graph, err error) {
 	return g, nil
 }
 
-// Input declares an input of the graph. Names that begin with % are reserved for the
-// package.
+// Input declares an input of the graph. Names that begin with % are reserved for the package.
 func (g *Graph) Input(name string, elem models.DType, shape Shape) *Node {
 	if g.input(name) != nil {
 		fail("input %q is declared twice", name)
@@ -159,9 +153,8 @@ func (g *Graph) Use(name string, u models.Use) {
 // Output names a node as an output.
 func (g *Graph) Output(name string, n *Node) { g.OutputOnto(name, n, "") }
 
-// OutputOnto names an output that may be bound onto the buffer of an input of the same
-// type and shape. Build checks that this is safe: each reader of the input must be the
-// node that computes the output, or precede it.
+// OutputOnto names an output that may be bound onto the buffer of an input of the same type and shape. Build
+// checks that this is safe: each reader of the input must be the node that computes the output, or precede it.
 func (g *Graph) OutputOnto(name string, n *Node, input string) {
 	if n == nil {
 		fail("output %q is nil: a gradient that does not exist?", name)
@@ -241,8 +234,7 @@ func (g *Graph) Double(v float64) *Node {
 	return g.constant(onnx.Tensor{Type: models.F64, Raw: raw}, Shape{})
 }
 
-// fill is a constant without dimensions in the element type of like, to which the value
-// is rounded.
+// fill is a constant without dimensions in the element type of like, to which the value is rounded.
 func (g *Graph) fill(v float64, like *Node) *Node {
 	half := func(bits uint16) *Node {
 		return g.constant(onnx.Tensor{Type: like.elem, Raw: binary.LittleEndian.AppendUint16(nil, bits)}, Shape{})

@@ -19,9 +19,8 @@ func separateOutputs(g *Graph) {
 	}
 }
 
-// live marks, by id, the nodes that the outputs need; others are not written. It also
-// returns the function that names nodes in the encoded graph: inputs and outputs as the
-// caller named them, all others by their id.
+// live marks, by id, the nodes that the outputs need; others are not written. It also returns the function that
+// names nodes in the encoded graph: inputs and outputs as the caller named them, all others by their id.
 func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	needed = make([]bool, len(g.nodes))
 	names := make(map[*Node]string)
@@ -78,9 +77,8 @@ func (n *Node) mark(seen []bool) {
 	}
 }
 
-// foldSums turns the sum of a gradient and a matrix product that nothing else reads into
-// one Gemm, whose third operand is free. A product with another reader must stay: folded,
-// it would be computed twice.
+// foldSums turns the sum of a gradient and a matrix product that nothing else reads into one Gemm, whose third
+// operand is free. A product with another reader must stay: folded, it would be computed twice.
 func foldSums(g *Graph) {
 	needed, _ := g.live()
 	readers := make([]int, len(g.nodes)) // how many calls and outputs read each node
@@ -135,9 +133,8 @@ func After(x *Node, before ...*Node) *Node {
 	return x
 }
 
-// checkAliases fails if an output may not be bound onto the buffer of its input: the
-// input does not exist, has another type or shape, is bound twice, or is still read by a
-// node that does not precede the output.
+// checkAliases fails if an output may not be bound onto the buffer of its input: the input does not exist, has
+// another type or shape, is bound twice, or is still read by a node that does not precede the output.
 func checkAliases(g *Graph) {
 	needed, _ := g.live()
 	onto := make(map[*Node]string)
@@ -166,8 +163,7 @@ func checkAliases(g *Graph) {
 	}
 }
 
-// readersOf returns the needed nodes that read the buffer of in, directly or
-// through a reshaped view of it.
+// readersOf returns the needed nodes that read the buffer of in, directly or through a reshaped view of it.
 func readersOf(g *Graph, in *Node, needed []bool) []*Node {
 	var out []*Node
 	views := map[*Node]bool{in: true}

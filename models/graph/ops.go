@@ -85,8 +85,7 @@ func Abs(x *Node) *Node { return unary("Abs", x) }
 // Sign is 1 where x is above 0, -1 where it is below, and else 0; it has no gradient.
 func Sign(x *Node) *Node { return unary("Sign", x) }
 
-// Comparison and selection. Only Where has a gradient, in the two values that it
-// selects from.
+// Comparison and selection. Only Where has a gradient, in the two values that it selects from.
 
 // LessOrEqual is a <= b.
 func LessOrEqual(a, b *Node) *Node { return compare("LessOrEqual", a, b) }
@@ -116,9 +115,8 @@ func Cast(x *Node, to models.DType) *Node {
 	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
 }
 
-// Gemm is op(a) op(b) + c for matrices, where op is the transpose if transA or
-// transB asks for it: op(a) [m,k] and op(b) [k,n] give [m,n]. c may be nil, a row
-// [n] that is added to every row, or a matrix [m,n].
+// Gemm is op(a) op(b) + c for matrices, where op is the transpose if transA or transB asks for it: op(a) [m,k]
+// and op(b) [k,n] give [m,n]. c may be nil, a row [n] that is added to every row, or a matrix [m,n].
 func Gemm(a, b, c *Node, transA, transB bool) *Node {
 	floats("Gemm", a, b)
 	if len(a.shape) != 2 || len(b.shape) != 2 {
@@ -162,11 +160,10 @@ func Linear(x, w, b *Node) *Node { return Gemm(x, w, b, false, true) }
 // an operand first. For smaller results the transposes take longer than they save.
 const turnFrom = 512
 
-// Outer is d^T x + c: d [N,m] and x [N,n] give [m,n], such as the gradient of a matrix
-// of weights; c [m,n] may be nil. After TurnProducts the narrower operand is transposed
-// and comes first, as the product is fastest with few rows and many columns; its result
-// is then transposed if that operand was x. Otherwise, and for small results, it is one
-// Gemm.
+// Outer is d^T x + c: d [N,m] and x [N,n] give [m,n], such as the gradient of a matrix of weights; c [m,n] may
+// be nil. After TurnProducts the narrower operand is transposed and comes first, as the product is fastest with
+// few rows and many columns; its result is then transposed if that operand was x. Otherwise, and for small
+// results, it is one Gemm.
 func Outer(d, x, c *Node) *Node {
 	large := func(n Dim) bool { return n.Letters != "" || n.N >= turnFrom }
 	if len(d.shape) != 2 || len(x.shape) != 2 || !d.g.turn || !large(d.shape[1]) || !large(x.shape[1]) {
@@ -185,9 +182,8 @@ func Outer(d, x, c *Node) *Node {
 	return y
 }
 
-// MatMul is alpha op(a) op(b) over the last two dimensions, where op is the transpose
-// if transA or transB asks for it: op(a) [...,m,k] and op(b) [...,k,n] give [...,m,n].
-// The leading dimensions of a and b are equal.
+// MatMul is alpha op(a) op(b) over the last two dimensions, where op is the transpose if transA or transB asks
+// for it: op(a) [...,m,k] and op(b) [...,k,n] give [...,m,n]. The leading dimensions of a and b are equal.
 func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	floats("MatMul", a, b)
 	r := len(a.shape)
@@ -197,10 +193,9 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	return product(a, b, transA, transB, alpha)
 }
 
-// RowProducts multiplies each of the rows a [...,n,1,K] with the matrix b [...,1,S,K]
-// transposed, or [...,1,K,S] as it is, which n rows share: y is [...,n,1,S]. It has no
-// derivative. ONNX Runtime's CPU kernel packs the second operand before it multiplies,
-// except for a single row in a product that is not scaled.
+// RowProducts multiplies each of the rows a [...,n,1,K] with the matrix b [...,1,S,K] transposed, or
+// [...,1,K,S] as it is, which n rows share: y is [...,n,1,S]. It has no derivative. ONNX Runtime's CPU kernel
+// packs the second operand before it multiplies, except for a single row in a product that is not scaled.
 func RowProducts(a, b *Node, transB bool) *Node {
 	floats("RowProducts", a, b)
 	r := len(a.shape)
@@ -250,15 +245,13 @@ func ReduceMean(x *Node, axis int) *Node {
 // ReduceMax is the largest over one axis, whose size becomes 1; no gradient.
 func ReduceMax(x *Node, axis int) *Node { return reduce("ReduceMax", x, axis) }
 
-// ReduceSumSquare is the sum of squares of all elements, of no dimensions; no
-// gradient.
+// ReduceSumSquare is the sum of squares of all elements, of no dimensions; no gradient.
 func ReduceSumSquare(x *Node) *Node {
 	numbers("ReduceSumSquare", x)
 	return x.g.call("ReduceSumSquare", "", x.elem, Shape{}, []*Node{x}, attr("keepdims", 0))
 }
 
-// ArgMax is the int64 index of the first largest value along the last axis, which it
-// removes.
+// ArgMax is the int64 index of the first largest value along the last axis, which it removes.
 func ArgMax(x *Node) *Node {
 	numbers("ArgMax", x)
 	x.ranked("ArgMax", "the operand", 1)
@@ -266,8 +259,7 @@ func ArgMax(x *Node) *Node {
 		attr("axis", -1), attr("keepdims", 0), attr("select_last_index", 0))
 }
 
-// CumSum is the running sum along one axis; if exclusive is set, without the element
-// itself.
+// CumSum is the running sum along one axis; if exclusive is set, without the element itself.
 func CumSum(x *Node, axis int, exclusive bool) *Node { return cumSum(x, axis, exclusive, false) }
 
 // cumSum sums from the end if reverse is set.
@@ -283,9 +275,8 @@ func cumSum(x *Node, axis int, exclusive, reverse bool) *Node {
 	return x.g.call("CumSum", "", x.elem, x.shape, []*Node{x, x.g.Ints(int64(x.axis("CumSum", axis)))}, attrs...)
 }
 
-// TopK returns the k largest of the last axis and their indices, largest
-// first; equal values in the order of their index. k is an int64 node of one
-// element, and letter names the size.
+// TopK returns the k largest of the last axis and their indices, largest first; equal values in the order of
+// their index. k is an int64 node of one element, and letter names the size.
 func TopK(x, k *Node, letter string) (values, indices *Node) {
 	operands("TopK", x, k)
 	numbers("TopK", x)
@@ -381,8 +372,7 @@ func Gather(x, index *Node) *Node {
 	return x.g.call("Gather", "", x.elem, s, []*Node{x, index}, attr("axis", 0))
 }
 
-// GatherRows takes x[b, index[b,0]] for every b: x [B,M,...] and index [B,1]
-// give [B,...]. No gradient.
+// GatherRows takes x[b, index[b,0]] for every b: x [B,M,...] and index [B,1] give [B,...]. No gradient.
 func GatherRows(x, index *Node) *Node {
 	operands("GatherRows", x, index)
 	x.ranked("GatherRows", "the operand", 2)

@@ -3,14 +3,12 @@ package graph
 // A Packing says where packed tokens lie in rows of equal length. Rows that begin with
 // the same tokens may share them: a shared token is packed once.
 type Packing struct {
-	// Rows int64 [B,T] is the packed index of each place; any valid index
-	// where a row is shorter than T.
+	// Rows int64 [B,T] is the packed index of each place; any valid index where a row is shorter than T.
 	Rows *Node
 	// Tokens int64 [N] is b*T+t for each packed token: its place, or the one of several
 	// places from which Pack takes it.
 	Tokens *Node
-	// Valid float32 [B,T,1] is 1 at the places of Tokens, 0 at all others; only
-	// gradients need it.
+	// Valid float32 [B,T,1] is 1 at the places of Tokens, 0 at all others; only gradients need it.
 	Valid *Node
 	// Copies int64 [M,J] are the places of the first M packed tokens, and Copied float32
 	// [M,1,J] is 1 for each, 0 where a token has fewer than J. The other tokens have one

@@ -11,10 +11,9 @@ import (
 //	N = u - m S
 //	S <- g S + l^T N + y
 //
-// with g [n,...,1,1], u [n,...,C,V], l and m [n,...,C,K], and y [n,...,K,V], which may be
-// nil. It returns the last state, the states before each step [n,...,K,V], and N
-// [n,...,C,V]. With backward the last step comes first. It is ONNX's operator Scan, so n
-// may vary. Its gradient is a Recurrence in the other direction.
+// with g [n,...,1,1], u [n,...,C,V], l and m [n,...,C,K], and y [n,...,K,V], which may be nil. It returns the
+// last state, the states before each step [n,...,K,V], and N [n,...,C,V]. With backward the last step comes
+// first. It is ONNX's operator Scan, so n may vary. Its gradient is a Recurrence in the other direction.
 func Recurrence(s, g, u, l, m, y *Node, backward bool) (last, states, n *Node) {
 	const op = "Recurrence"
 	in := []*Node{s, g, u, l, m}

@@ -8,9 +8,8 @@ import (
 	"unicode"
 )
 
-// A Dim is one size of a shape: N times a product of letters. A letter stands for a
-// size that is known only when the graph runs, the same wherever it is used. The
-// zero Dim is not valid.
+// A Dim is one size of a shape: N times a product of letters. A letter stands for a size that is known only
+// when the graph runs, the same wherever it is used. The zero Dim is not valid.
 type Dim struct {
 	N       int
 	Letters string // sorted and joined by "*", as in "B*T"; empty for a fixed size
@@ -115,9 +114,8 @@ func (s Shape) size() Dim {
 	return total
 }
 
-// broadcast is the shape of an elementwise op of two shapes by ONNX's rule, which is
-// NumPy's: shapes are aligned at their last axis, and of two sizes of an axis one is 1,
-// or they are equal.
+// broadcast is the shape of an elementwise op of two shapes by ONNX's rule, which is NumPy's: shapes are
+// aligned at their last axis, and of two sizes of an axis one is 1, or they are equal.
 func broadcast(op string, a, b Shape) Shape {
 	out := make(Shape, max(len(a), len(b)))
 	for i := range out {

@@ -2,9 +2,8 @@ package graph
 
 import "onering/models"
 
-// A rule is the vector-Jacobian product of one op: from the call and dL/dout
-// for each of its outputs (nil where an output is not used) it returns dL/din
-// for its inputs.
+// A rule is the vector-Jacobian product of one op: from the call and dL/dout for each of its outputs (nil where
+// an output is not used) it returns dL/din for its inputs.
 type rule func(c *call, dy []*Node) []*Node
 
 // noGradient marks an op that must not lie on a differentiated path.
@@ -13,9 +12,8 @@ var noGradient rule
 // rules has an entry for every op that this package emits. It is filled by init
 // because its functions build calls, which look up rules.
 //
-// In the comments y is the op's output, dy = dL/dy its gradient, and da and db are
-// those of its inputs. Where an input was broadcast, sumTo sums its gradient over the
-// axes along which it was repeated.
+// In the comments y is the op's output, dy = dL/dy its gradient, and da and db are those of its inputs. Where
+// an input was broadcast, sumTo sums its gradient over the axes along which it was repeated.
 var rules map[string]rule
 
 func init() {
@@ -139,8 +137,7 @@ func init() {
 	}
 }
 
-// gemmVJP: for Y = A B, dA = dY B^T and dB = A^T dY, with the transposes that
-// the call itself has folded in.
+// gemmVJP: for Y = A B, dA = dY B^T and dB = A^T dY, with the transposes that the call itself has folded in.
 func gemmVJP(c *call, dy []*Node) []*Node {
 	a, b, d := c.in[0], c.in[1], dy[0]
 	tA, tB := c.int("transA") == 1, c.int("transB") == 1

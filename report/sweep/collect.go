@@ -71,8 +71,7 @@ func (p *Plan) compared() (metrics []sweepMetric) {
 	return metrics
 }
 
-// resultColumns are the columns of the results after the metric by which the variants
-// are compared.
+// resultColumns are the columns of the results after the metric by which the variants are compared.
 var resultColumns = []sweepMetric{
 	{Name: "reward", Title: "last reward"},
 	{Name: "grad_norm/median", Title: "grad norm, median"},

@@ -17,9 +17,8 @@ const (
 	margin      = 16
 )
 
-// Figure draws the first metric as SVG. Each variant has a row with a dot for each
-// seed, the mean and the 95 % interval of the mean. The colours suit light and dark pages.
-// It returns an error if there are no values.
+// Figure draws the first metric as SVG. Each variant has a row with a dot for each seed, the mean and the 95 %
+// interval of the mean. The colours suit light and dark pages. It returns an error if there are no values.
 func (t *sweepTable) Figure(w io.Writer) error {
 	var all []float64
 	for _, r := range t.Rows {

@@ -10,8 +10,7 @@ import (
 //	<!-- NAME -->
 //	<!-- end -->
 //
-// of a Markdown page by block. It returns an error if the page lacks these
-// lines.
+// of a Markdown page by block. It returns an error if the page lacks these lines.
 func replaceBlock(text, name, block string) (string, error) {
 	begin := "<!-- " + name + " -->\n"
 	from := strings.Index(text, begin)

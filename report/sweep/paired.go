@@ -17,8 +17,7 @@ type pairedTest struct {
 	Adjusted   float64 // P after Holm's correction over all comparisons
 }
 
-// paired tests whether the mean of the differences d is 0. Without differences all but N
-// is NaN.
+// paired tests whether the mean of the differences d is 0. Without differences all but N is NaN.
 func paired(d []float64) pairedTest {
 	t := pairedTest{N: len(d), Difference: stat.Mean(d), SE: stat.StandardError(d), P: math.NaN()}
 	if len(d) > 0 {
@@ -29,9 +28,8 @@ func paired(d []float64) pairedTest {
 	return t
 }
 
-// adjust sets the field Adjusted of tests by Holm's step-down method: it multiplies the
-// k-th smallest of m p-values by m-k+1, limits the product to 1 and raises it to the
-// adjusted value before, if that is larger.
+// adjust sets the field Adjusted of tests by Holm's step-down method: it multiplies the k-th smallest of m
+// p-values by m-k+1, limits the product to 1 and raises it to the adjusted value before, if that is larger.
 func adjust(tests []*pairedTest) {
 	order := slices.Clone(tests)
 	slices.SortStableFunc(order, func(a, b *pairedTest) int { return cmp.Compare(a.P, b.P) })

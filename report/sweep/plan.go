@@ -34,9 +34,8 @@ type file struct {
 		// Metric is the metric by which variants are compared, or a list of them. The
 		// default is pass@1 of the first suite, or the reward if there is no suite.
 		Metric any `toml:"metric"`
-		// Baseline is the variant that is compared with every other variant. A
-		// pair that [[compare]] lists is not compared again. Empty means no
-		// baseline.
+		// Baseline is the variant that is compared with every other variant. A pair that [[compare]] lists is
+		// not compared again. Empty means no baseline.
 		Baseline string `toml:"baseline"`
 	} `toml:"sweep"`
 	// Grid has a list of values for each of its keys, such as "objective.p". Every
@@ -62,8 +61,7 @@ type variant struct {
 	Settings []string // section.key=value, as --set takes them
 }
 
-// A Plan is the contents of a sweep file. It has a variant for every combination of
-// the grid's values.
+// A Plan is the contents of a sweep file. It has a variant for every combination of the grid's values.
 type Plan struct {
 	File        string
 	Base        string   // the path of the run file; "" means the default settings
@@ -261,8 +259,7 @@ func readVariant(v map[string]any, seeds []int64) (variant, error) {
 	return one, nil
 }
 
-// product returns a copy of every variant for each value of key. The names of the
-// copies end with KEY=VALUE.
+// product returns a copy of every variant for each value of key. The names of the copies end with KEY=VALUE.
 func product(variants []variant, key string, values []any) []variant {
 	_, short, _ := strings.Cut(key, ".")
 	var out []variant

@@ -38,8 +38,7 @@ type Run struct {
 	Failed error
 }
 
-// resultFile is the name of the file that marks a run as finished. It holds the output of
-// `train --json`.
+// resultFile is the name of the file that marks a run as finished. It holds the output of `train --json`.
 const resultFile = "result.json"
 
 // Runs returns the runs of a plan, with a run for each variant and seed. Their folders

@@ -20,17 +20,17 @@ import (
 // A job is a request that is being answered.
 type job struct {
 	*common
-	model    *Model
-	counts   *counts   // may be nil
-	owner    string    // whose prompts it may continue
-	prompt             // of a chat
-	single   bool      // only one call is reported
-	prompts  [][]int32 // of a chat there is one
-	options  sampler.Options
-	chat     bool
-	bare     bool // the answer has ids and no text
-	logprobs bool
-	top      int // how many likeliest tokens to report for each token
+	model         *Model
+	counts        *counts   // may be nil
+	owner         string    // whose prompts it may continue
+	prompt                  // of a chat
+	onlyFirstCall bool      // only one call is reported
+	prompts       [][]int32 // of a chat there is one
+	options       sampler.Options
+	chat          bool
+	bare          bool // the answer has ids and no text
+	logprobs      bool
+	top           int // how many likeliest tokens to report for each token
 
 	id      string
 	created int64
@@ -53,7 +53,7 @@ type sent struct {
 	body any    // a text goes as it is, all else as JSON
 }
 
-// complete answers POST /v1/completions.
+// complete answers POST /v1/completions: prompts that are texts or ids, without a template.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var c completion
 	j, err := s.job(r, body, &c, "cmpl")
@@ -95,8 +95,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 	return s.answer(w, r, j, stated)
 }
 
-// job reads the body of a chat, to which the requests of other APIs are rewritten, and begins
-// its job.
+// job reads the body of a chat, to which the requests of other APIs are rewritten, and begins its job. kind
+// begins the job's id; stated returns the history that the chat states, for an episode.
 func (c *chat) job(s *Server, r *http.Request, body []byte, kind string) (j *job, stated func() history, err error) {
 	if j, err = s.job(r, body, c, kind); err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func (c *chat) job(s *Server, r *http.Request, body []byte, kind string) (j *job
 	if err != nil {
 		return nil, nil, err
 	}
-	j.prompts, j.single = [][]int32{j.prompt.ids}, c.Parallel != nil && !*c.Parallel
+	j.prompts, j.onlyFirstCall = [][]int32{j.prompt.ids}, c.Parallel != nil && !*c.Parallel
 	usual := min(cmp.Or(j.model.Sampling.MaxNewTokens, s.MaxTokens), s.MaxTokens)
 	err = j.setSampling(usual, s.MaxTokens, j.model.Template.Stops, c.ToolChoice)
 	return j, func() history { return j.model.history(d) }, err
@@ -124,7 +124,8 @@ type request interface {
 	shared() *common
 }
 
-// job reads a body and begins the job of the request.
+// job reads a body into q, checks it, and begins its job with the model that it names. kind begins the job's
+// id.
 func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job, error) {
 	c := q.shared()
 	m, err := parse(body, q, c, s.modelFinder(r))
@@ -146,7 +147,8 @@ func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job
 		id: fmt.Sprintf("%s-%x-%d", kind, s.started.UnixNano(), s.requests.Add(1)), created: now.Unix()}, nil
 }
 
-// setSampling sets how the responses are sampled.
+// setSampling sets how the responses are sampled: at most most tokens each, usual ones if the request does not
+// say; stops are the template's stop texts, and choice holds the answer to calls of tools.
 func (j *job) setSampling(usual, most int, stops []string, choice toolChoice) error {
 	way, err := j.sampling(usual, most)
 	if err != nil {
@@ -176,7 +178,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, stated f
 	a := new(answer)
 	var calls []*sampler.Call
 	for i, p := range j.prompts {
-		calls = append(calls, a.call(j.options, p, i, j.samples()))
+		calls = append(calls, a.newCall(j.options, p, i, j.samples()))
 		calls[i].Owner = j.owner
 	}
 	for range n {
@@ -218,8 +220,9 @@ func (j *job) writeResponses(w http.ResponseWriter, r *http.Request, a *answer, 
 // completions is the form of OpenAI's completions and chats.
 type completions struct{}
 
+// whole returns the body of an answer that is not streamed: the choices and the usage, or these alone for ids.
 func (completions) whole(j *job) any {
-	body := j.all("", func(i int) part {
+	body := j.withChoices("", func(i int) part {
 		c := j.choices[i]
 		p := j.part(i, c.ids, c.logp, c.top)
 		p.Finish = &c.finish
@@ -237,8 +240,8 @@ func (completions) whole(j *job) any {
 	return body
 }
 
-// all returns a body with a part of each choice, and the prompts' ids if asked for.
-func (j *job) all(suffix string, of func(i int) part) reply {
+// withChoices returns a body with what of makes of each choice, and the prompts' ids if they are asked for.
+func (j *job) withChoices(suffix string, of func(i int) part) reply {
 	body := j.reply(suffix)
 	for i := range j.choices {
 		p := of(i)
@@ -262,7 +265,8 @@ func (j *job) reply(suffix string) reply {
 	return reply{ID: j.id, Object: object, Created: j.created, Model: j.model.Name, Choices: []part{}}
 }
 
-// part returns the fields of a choice besides its text, for some of its tokens.
+// part returns the fields of choice number i besides its text: ids, log-probs and likeliest tokens of some of
+// its tokens.
 func (j *job) part(i int, ids []int32, logp []float32, top [][]sampler.Candidate) part {
 	p := part{Index: i}
 	m := j.model
@@ -282,6 +286,7 @@ func (j *job) part(i int, ids []int32, logp []float32, top [][]sampler.Candidate
 	return p
 }
 
+// usage counts the tokens of the prompts and responses so far. A prompt counts once for all its samples.
 func (j *job) usage() *usage {
 	u := usage{}
 	for _, p := range j.prompts {
@@ -365,7 +370,7 @@ func (completions) closing(j *job) (list []sent) {
 
 // opening returns the first piece: for a chat the role, and the prompts' ids if asked for.
 func (completions) opening(j *job) []sent {
-	return []sent{{body: j.all(".chunk", func(i int) part {
+	return []sent{{body: j.withChoices(".chunk", func(i int) part {
 		if j.chat {
 			return part{Index: i, Delta: &said{Role: "assistant", Content: ""}}
 		}
@@ -426,7 +431,7 @@ type choice struct {
 	stop          string // the stop text that ended it
 }
 
-// choice begins a response.
+// choice begins a response: its decoders, and what cuts thoughts and calls of tools out of its text.
 func (j *job) choice() *choice {
 	c := &choice{job: j}
 	if j.model.Tokenizer == nil {
@@ -449,9 +454,9 @@ func (j *job) choice() *choice {
 	return c
 }
 
-// place returns the character offset at which the next token begins: inside a character,
-// if the token completes one. name is the token's name without a tokenizer.
-func (c *choice) place(id int32, name string) int {
+// textOffset returns the character offset at which the next token begins: inside a character, if the token
+// completes one. name is the token's name without a tokenizer.
+func (c *choice) textOffset(id int32, name string) int {
 	if c.placed == nil {
 		at := c.written
 		c.written += utf8.RuneCountInString(name)
@@ -468,7 +473,7 @@ type piece struct {
 	calls         []tools.Call
 }
 
-// add takes an event and returns the new text and calls.
+// add takes an event of this response, a token or its end, and returns what a client sees more of it.
 func (c *choice) add(e event) (p piece) {
 	if e.finish != "" {
 		c.finish, c.stop = string(e.finish), e.stop
@@ -516,7 +521,7 @@ func (c *choice) call(p *piece, ends bool) {
 		p.text, p.calls = p.text+rest, append(p.calls, last...)
 		cut = err != nil && c.finish == string(sampler.Length)
 	}
-	if c.job.single {
+	if c.job.onlyFirstCall {
 		p.calls = p.calls[:min(len(p.calls), 1-len(c.calls))]
 	}
 	c.calls = append(c.calls, p.calls...)

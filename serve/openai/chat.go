@@ -16,18 +16,18 @@ import (
 // requests could become, too, and that a prompt.
 type chat struct {
 	common
-	Messages    []message             `json:"messages"`
-	Logprobs    bool                  `json:"logprobs"`
-	TopLogprobs *int                  `json:"top_logprobs"`
-	MaxTokens2  *int                  `json:"max_completion_tokens"`
-	Tools       tokenize.Data         `json:"tools"` // none if the list is empty
-	ToolChoice  toolChoice            `json:"tool_choice"`
-	Parallel    *bool                 `json:"parallel_tool_calls"` // false: only the first call is reported
-	Effort      string                `json:"reasoning_effort"`    // an argument of the template
-	Args        tokenize.TemplateArgs `json:"chat_template_kwargs"`
-	Generation  *bool                 `json:"add_generation_prompt"`  // false: the text ends with the messages
-	Continue    bool                  `json:"continue_final_message"` // the answer continues the last message
-	Special     *bool                 `json:"add_special_tokens"`
+	Messages            []message             `json:"messages"`
+	Logprobs            bool                  `json:"logprobs"`
+	TopLogprobs         *int                  `json:"top_logprobs"`
+	MaxCompletionTokens *int                  `json:"max_completion_tokens"`
+	Tools               tokenize.Data         `json:"tools"` // none if the list is empty
+	ToolChoice          toolChoice            `json:"tool_choice"`
+	Parallel            *bool                 `json:"parallel_tool_calls"` // false: only the first call is reported
+	Effort              string                `json:"reasoning_effort"`    // an argument of the template
+	Args                tokenize.TemplateArgs `json:"chat_template_kwargs"`
+	Generation          *bool                 `json:"add_generation_prompt"`  // false: the text ends with the messages
+	Continue            bool                  `json:"continue_final_message"` // the answer continues the last message
+	Special             *bool                 `json:"add_special_tokens"`
 }
 
 // A toolChoice is "auto", "none", "required" or, with a name, "function".
@@ -56,8 +56,7 @@ const wrongChoice = `tool_choice must be "auto", "none", "required" or {"type": 
 // forces reports whether the answer is to begin with a call.
 func (t toolChoice) forces() bool { return t.how == "required" || t.how == "function" }
 
-// A message is one of a conversation. The texts of its parts are joined, and so are its
-// thoughts.
+// A message is one of a conversation. The texts of its parts are joined, and so are its thoughts.
 type message struct {
 	tokenize.Message
 	calls []tools.Call // calls of an answer
@@ -130,7 +129,8 @@ func joinParts(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// check refuses requests that the server cannot fulfil.
+// check refuses requests that the server cannot fulfil. It takes an empty list of tools, or tool_choice =
+// "none", for no tools, and max_completion_tokens for max_tokens.
 func (c *chat) check() error {
 	if tools, _ := c.Tools.MarshalJSON(); c.ToolChoice.how == "none" || isOneOf(tools, []string{"[]"}) {
 		c.Tools = tokenize.Data{}
@@ -149,8 +149,8 @@ func (c *chat) check() error {
 	case len(c.Messages) == 0:
 		return invalid("messages", "messages must have at least one message")
 	}
-	if c.MaxTokens2 != nil {
-		c.MaxTokens = c.MaxTokens2
+	if c.MaxCompletionTokens != nil {
+		c.MaxTokens = c.MaxCompletionTokens
 	}
 	return c.common.check()
 }
@@ -212,7 +212,7 @@ func (m *Model) prompt(d dialogue) (p prompt, err error) {
 	}
 	var text string
 	switch {
-	case err != nil:
+	case err != nil: // it is returned below
 	case m.Template.Chat || m.Template.Auto:
 		if text, p.ids, err = m.Tokenizer.EncodeChat(d.Conversation); err == nil {
 			if untold := d.Untold(m.Tokenizer); len(untold) > 0 {
@@ -243,8 +243,8 @@ func (m *Model) prompt(d dialogue) (p prompt, err error) {
 	return p, m.checkIDs(p.ids, "messages")
 }
 
-// calling returns how the model writes calls in a dialogue with tools. The calls of earlier
-// answers become a part of their content if the template does not write them.
+// calling returns how the model writes calls in a dialogue with tools. Where the template does not write the
+// calls of earlier answers, it makes them a part of their content.
 func (m *Model) calling(d *dialogue) (*tools.Format, error) {
 	if !m.Template.Chat && !m.Template.Auto {
 		return nil, invalid("tools", "the template %q has no place for tools: start onering serve with --template chat", m.Template.Name)
@@ -286,8 +286,8 @@ func comparableMessage(role, thought, content string, calls []tools.Call) heard 
 	return heard{role + "\x00" + content, thought}
 }
 
-// is reports whether a message is the one that was said.
-func (h heard) is(was heard) bool {
+// matches reports whether a message, as a client returned it, is the one that was said.
+func (h heard) matches(was heard) bool {
 	return h.said == was.said && (h.thought == "" || h.thought == was.thought)
 }
 

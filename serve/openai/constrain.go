@@ -13,8 +13,7 @@ import (
 	"onering/tokenize"
 )
 
-// A shape is the form that a request asks an answer to have, by one of the names that servers
-// know it by.
+// A shape is the form that a request asks an answer to have, by one of the names that servers know it by.
 type shape struct {
 	Format struct {
 		Type string `json:"type"`
@@ -36,12 +35,13 @@ type asked struct {
 	Regex  *string         `json:"regex"`
 	Choice []string        `json:"choice"`
 	Object bool            `json:"json_object"`
-	None   any             `json:"grammar"`        // it is not there,
-	Never  any             `json:"structural_tag"` // and neither is this
+	None   any             `json:"grammar"`        // refused
+	Never  any             `json:"structural_tag"` // refused
 	exact  bool            // every keyword of the schema has to hold
 }
 
-// form returns the form, nil for none, and the keywords that are left to the model.
+// form returns the form that is asked for, nil for none, and the keywords of its schema that no grammar holds
+// to.
 func (a asked) form() (f grammar.Form, left []string, err error) {
 	given := 0
 	for _, is := range []bool{!isNull(a.JSON), a.Regex != nil, a.Choice != nil, a.Object} {
@@ -74,8 +74,9 @@ func (a asked) form() (f grammar.Form, left []string, err error) {
 	return f, left, err
 }
 
-// wanted returns the form that a request asks for, nil for none, and the field that says so.
-func (s *shape) wanted() (f grammar.Form, param string, left []string, err error) {
+// wantedForm returns the form that a request asks for, nil for none; param is the field that says so, and left the
+// keywords of its schema that no grammar holds to.
+func (s *shape) wantedForm() (f grammar.Form, param string, left []string, err error) {
 	format := asked{JSON: s.Format.JSON.Schema, exact: s.Format.JSON.Strict, Object: s.Format.Type == "json_object"}
 	switch {
 	case !slices.Contains([]string{"", "text", "json_object", "json_schema"}, s.Format.Type):
@@ -106,9 +107,9 @@ func (s *shape) wanted() (f grammar.Form, param string, left []string, err error
 // constrain holds the answer of a job to the form that its request asks for: that of the
 // answer, and calls of tools with arguments of their schemas.
 func (j *job) constrain(choice toolChoice) error {
-	f, param, left, err := j.wanted()
+	f, param, left, err := j.wantedForm()
 	if err == nil && j.format != nil && (choice.forces() || f != nil || j.format.Strict) {
-		only, free, more, why := j.format.Calling(choice.name, j.single || choice.name != "")
+		only, free, more, why := j.format.Calling(choice.name, j.onlyFirstCall || choice.name != "")
 		if why != nil {
 			return invalid("tools", "tools: %v", why)
 		}
@@ -134,7 +135,7 @@ func (j *job) constrain(choice toolChoice) error {
 	if j.chat && param != "tools" {
 		f = j.model.behindThought(f, thinks)
 	}
-	key, _ := json.Marshal([]any{j.shape, j.toolsText, choice.how, choice.name, j.single, thinks})
+	key, _ := json.Marshal([]any{j.shape, j.toolsText, choice.how, choice.name, j.onlyFirstCall, thinks})
 	g, err := j.model.grammar(string(key), f, left)
 	if err == nil {
 		err = g.Begin().Say(j.continued)

@@ -139,9 +139,8 @@ type event struct {
 // listening is how often a blank is sent to a client that has closed its side of the connection.
 const listening = 50 * time.Millisecond
 
-// next waits for events. If a client has closed its side of the connection (ctx has
-// ended), it may be gone or still wait, as "nc -N" does: next sends blanks until one does
-// not arrive.
+// next waits for events. If a client has closed its side of the connection (ctx has ended), it may be gone or
+// still wait, as "nc -N" does: next sends blanks until one does not arrive.
 func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) {
 	select {
 	case <-a.Come():
@@ -160,8 +159,9 @@ func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) 
 	return a.Take(), nil
 }
 
-// call makes the call for prompt number i of a request, with its number of samples.
-func (a *answer) call(o sampler.Options, prompt []int32, i, samples int) *sampler.Call {
+// newCall makes the call for prompt number i of a request, whose tokens become events of choices i*samples and
+// on.
+func (a *answer) newCall(o sampler.Options, prompt []int32, i, samples int) *sampler.Call {
 	c := &sampler.Call{Options: o, Request: sampler.Request{Prompt: prompt, ID: uint64(i), Samples: samples}}
 	c.Token = func(t sampler.Token) {
 		a.Add(event{choice: i*samples + t.Sample, id: t.ID, logp: t.LogProb, top: t.Likeliest, cached: c.Cached})
@@ -230,8 +230,8 @@ func (s *Server) handleAdapters(done string, change func(q loading) error) func(
 	}
 }
 
-// add loads an adapter. The engine calls it between two steps.
-func (s *Server) add(q loading) error {
+// addAdapter loads an adapter as a model. The engine calls it between two steps.
+func (s *Server) addAdapter(q loading) error {
 	before, _ := s.model(q.Name)
 	loaded := len(slices.DeleteFunc(s.list(), func(m *Model) bool { return !m.loaded }))
 	switch {
@@ -262,8 +262,8 @@ func (s *Server) add(q loading) error {
 	return nil
 }
 
-// remove unloads an adapter. Its unfinished requests are still answered.
-func (s *Server) remove(q loading) error {
+// removeAdapter unloads an adapter. Its unfinished requests are still answered.
+func (s *Server) removeAdapter(q loading) error {
 	m, err := s.model(q.Name)
 	switch {
 	case q.Name == "" || err != nil:

@@ -49,7 +49,7 @@ type answerFormat struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// chat returns the body of the chat.
+// chat returns the body of a chat that asks for the same.
 func (q *messages) chat() (chatBody, error) {
 	b := chatBody{"messages": q.turns(), "max_tokens": q.MaxTokens}
 	for name, value := range map[string]json.RawMessage{"model": q.Model, "stop": q.Stops, "stream": q.Stream, "temperature": q.Temperature,
@@ -146,6 +146,7 @@ func (s anthropic) countTokens(w http.ResponseWriter, r *http.Request, body []by
 	return err
 }
 
+// messagesJob begins the job of the chat that a body stands for; bounded demands max_tokens.
 func (s anthropic) messagesJob(r *http.Request, body []byte, bounded bool) (*job, func() history, error) {
 	var q messages
 	err := read(body, &q)
@@ -165,6 +166,7 @@ func (s anthropic) messagesJob(r *http.Request, body []byte, bounded bool) (*job
 // A messagesForm is the form of answers of Anthropic's API.
 type messagesForm struct{ blockStream }
 
+// whole returns the body of an answer that is not streamed: its blocks, and why it ended.
 func (f *messagesForm) whole(j *job) any {
 	content := []any{}
 	for _, b := range j.blocks() {

@@ -148,8 +148,7 @@ func (m *Model) name(id int32) string {
 	return strings.ToValidUTF8(string(m.Tokenizer.NewDecoder().Bytes(id)), "\ufffd")
 }
 
-// chatLogprobs returns the log-probs of tokens, with the likeliest ones beside each where they
-// are given.
+// chatLogprobs returns the log-probs of tokens, with the likeliest ones beside each where they are given.
 func (m *Model) chatLogprobs(ids []int32, logp []float32, top [][]sampler.Candidate) *chatLogprobs {
 	out := &chatLogprobs{Content: []chatLogprob{}}
 	for i, id := range ids {
@@ -176,7 +175,7 @@ func (m *Model) completionLogprobs(ids []int32, logp []float32, top [][]sampler.
 			}
 			out.Top[i] = others
 		}
-		out.Tokens, out.Offsets = append(out.Tokens, name), append(out.Offsets, c.place(id, name))
+		out.Tokens, out.Offsets = append(out.Tokens, name), append(out.Offsets, c.textOffset(id, name))
 	}
 	return out
 }

@@ -99,8 +99,7 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 // isNull reports whether a field is null or not there.
 func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
 
-// parse reads a body into a request and returns its model. Settings that it does not state
-// are the model's.
+// parse reads a body into a request and returns its model. Settings that it does not state are the model's.
 func parse(body []byte, into any, c *common, models func(name string) (*Model, error)) (*Model, error) {
 	of := struct {
 		Model string `json:"model"`
@@ -117,8 +116,7 @@ func parse(body []byte, into any, c *common, models func(name string) (*Model, e
 	return m, missing
 }
 
-// read reads a body. It refuses unknown fields, which might ask for something that the
-// answer would not follow.
+// read reads a body. It refuses unknown fields, which might ask for something that the answer would not follow.
 func read(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return invalid("", "the body is not UTF-8")
@@ -152,7 +150,7 @@ func unreadable(err error) error {
 	return invalid(field, "%v", wrong)
 }
 
-// check refuses requests that the server cannot fulfil.
+// check refuses what the server cannot fulfil of the fields that completions and chats share.
 func (c *common) check() error {
 	switch {
 	case c.N != nil && (*c.N < 1 || *c.N > maxSamples):
@@ -183,7 +181,7 @@ const (
 	maxStopBytes = 1000
 )
 
-// check refuses requests that the server cannot fulfil.
+// check refuses completions that the server cannot fulfil.
 func (c *completion) check() error {
 	switch {
 	case c.Logprobs != nil && (*c.Logprobs < 0 || *c.Logprobs > maxTop):

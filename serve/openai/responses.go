@@ -49,7 +49,7 @@ type responses struct {
 
 const withLogprobs = "message.output_text.logprobs"
 
-// chat returns the body of the chat with the messages that items are.
+// chat returns the body of a chat that asks for the same of the messages that items are.
 func (q *responses) chat(items []inputItem) (chatBody, error) {
 	list, err := turnsOf(items)
 	if err != nil {
@@ -131,7 +131,7 @@ func turnsOf(items []inputItem) (list []map[string]any, err error) {
 	return list, nil
 }
 
-// respond answers POST /v1/responses.
+// respond answers POST /v1/responses, and keeps the conversation for a request that goes on from it.
 func (c *conversations) respond(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var q responses
 	if err := read(body, &q); err != nil {
@@ -231,7 +231,7 @@ func (f *responsesForm) event(kind string, body map[string]any) sent {
 	return named(body)
 }
 
-// response is the object of a response with a status and what is written of it.
+// response returns the object of a response: its status, the output so far, and what the request asked for.
 func (f *responsesForm) response(j *job, status string, output []any) map[string]any {
 	q := f.q
 	text := map[string]any{"format": map[string]any{"type": cmp.Or(q.Text.Format.Type, "text")}}
@@ -244,7 +244,7 @@ func (f *responsesForm) response(j *job, status string, output []any) map[string
 		tools = append(tools, map[string]any{"type": t.Type, "name": t.Name, "description": t.Description, "parameters": t.Parameters, "strict": t.Strict})
 	}
 	x := map[string]any{"id": j.id, "object": "response", "created_at": j.created, "status": status, "background": false, "error": nil, "incomplete_details": nil,
-		"instructions": q.Instructions, "max_output_tokens": q.MaxTokens, "model": j.model.Name, "output": output, "parallel_tool_calls": !j.single,
+		"instructions": q.Instructions, "max_output_tokens": q.MaxTokens, "model": j.model.Name, "output": output, "parallel_tool_calls": !j.onlyFirstCall,
 		"previous_response_id": nil, "reasoning": map[string]any{"effort": q.Reasoning.Effort, "summary": nil}, "store": q.Store == nil || *q.Store,
 		"temperature": j.options.Temperature, "text": text, "tool_choice": "auto", "tools": tools, "top_p": j.options.TopP, "truncation": "disabled", "usage": nil,
 		"metadata": map[string]any{}}

@@ -1,7 +1,6 @@
-// Package openai answers requests in the form of OpenAI's API over HTTP: completions, chats and
-// responses, streamed or whole, with the log-probs and ids of their tokens; and those of
-// Anthropic's messages. What an API asks for becomes a chat, and its form writes the answer. Concurrent
-// requests are decoded together.
+// Package openai answers requests in the form of OpenAI's API over HTTP: completions, chats and responses,
+// streamed or whole, with the log-probs and ids of their tokens; and those of Anthropic's messages. What an API
+// asks for becomes a chat, and its form writes the answer. Concurrent requests are decoded together.
 //
 // An unsupported field that would change the samples is refused by its name;
 // docs/serving.md lists the supported ones.
@@ -53,8 +52,7 @@ type Options struct {
 	// Close are called between two steps of the Decoders. nil refuses adapters.
 	Load func(name, path string) (*Model, error)
 
-	// Sessions returns the episode of a key, nil if there is none. nil means a server
-	// without episodes.
+	// Sessions returns the episode of a key, nil if there is none. nil means a server without episodes.
 	Sessions func(key string) *Session
 
 	patience time.Duration // 0 means the default
@@ -100,8 +98,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Run decodes until ctx ends, or an error that is Fatal, which it returns; unfinished
-// requests then fail.
+// Run decodes until ctx ends, or an error that is Fatal, which it returns; unfinished requests then fail.
 func (s *Server) Run(ctx context.Context) error { return s.engine.run(ctx) }
 
 // maxBody is the most bytes of a request.
@@ -144,7 +141,7 @@ func (s *Server) Handler() http.Handler {
 		"/v1/completions": s.complete, "/v1/chat/completions": s.chat, "/inference/v1/generate": s.generate,
 		"/v1/responses": (&conversations{Server: s}).respond, "/v1/messages": anthropic{s}.messages, "/v1/messages/count_tokens": anthropic{s}.countTokens,
 		"/tokenize": s.tokenize, "/detokenize": s.detokenize,
-		"/v1/load_lora_adapter": s.handleAdapters("added", s.add), "/v1/unload_lora_adapter": s.handleAdapters("removed", s.remove),
+		"/v1/load_lora_adapter": s.handleAdapters("added", s.addAdapter), "/v1/unload_lora_adapter": s.handleAdapters("removed", s.removeAdapter),
 	} {
 		handle("POST", path, s.authorized(s.withBody(answer)))
 	}
@@ -157,8 +154,7 @@ func (s *Server) Handler() http.Handler {
 		missing := fmt.Sprintf("there is no path %q%s", r.URL.Path, elsewhere[r.URL.Path])
 		refuse(w, r, &failure{status: http.StatusNotFound, message: missing, kind: "invalid_request_error"})
 	})
-	// net/http reads a body that its handler has not read before it answers, which must
-	// be bounded, too.
+	// net/http reads a body that its handler has not read before it answers, which must be bounded, too.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
 		if s.allowOrigin(w.Header(), r) {
@@ -223,9 +219,8 @@ func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// The first freeBody bytes of each body are free, and the other bytes of all bodies
-// together are bounded. So clients that send slowly, or never finish, take no room from
-// clients with small requests.
+// The first freeBody bytes of each body are free, and the other bytes of all bodies together are bounded. So
+// clients that send slowly, or never finish, take no room from clients with small requests.
 const (
 	freeBody   = 64 << 10
 	maxReading = 64 << 20

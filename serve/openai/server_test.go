@@ -726,7 +726,7 @@ func FuzzRequest(f *testing.F) {
 			if err != nil {
 				return
 			}
-			call := new(answer).call(c.options(m, way, nil), ids, 0, c.samples())
+			call := new(answer).newCall(c.options(m, way, nil), ids, 0, c.samples())
 			if err := scheduler.Check(call); err != nil {
 				t.Errorf("%s: %v", body, err)
 			}

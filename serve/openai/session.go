@@ -59,7 +59,8 @@ func (o *Options) session(r *http.Request) *Session {
 	return o.Sessions(KeyOf(r))
 }
 
-// converse answers a request of a session with a history.
+// converse answers a request of a session: it waits for the turn before, continues the newest segment if the
+// stated history does, or else begins a new one.
 func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j *job, stated func() history) error {
 	x.turns.Lock()
 	defer x.turns.Unlock()
@@ -73,7 +74,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	if err := s.engine.do(r.Context(), x.refusal); err != nil {
 		return err
 	}
-	if err := x.settle(r.Context()); err != nil {
+	if err := x.awaitTurn(r.Context()); err != nil {
 		return err
 	}
 	h := stated()
@@ -158,9 +159,9 @@ func (x *Session) refusal() error {
 	return x.failed
 }
 
-// settle waits for the end of a turn whose request has gone, and may have taken the
+// awaitTurn waits for the end of a turn whose request has gone, and may have taken the
 // engine's events about that end.
-func (x *Session) settle(ctx context.Context) error {
+func (x *Session) awaitTurn(ctx context.Context) error {
 	if x.left == nil {
 		return nil
 	}
@@ -196,8 +197,7 @@ type history struct {
 	encode   func(text string) ([]int32, error)
 }
 
-// continuedSegment returns the newest segment if a history continues it, and the tokens that
-// follow.
+// continuedSegment returns the newest segment if a history continues it, and the tokens that follow.
 func (x *Session) continuedSegment(h history) (*segment, []int32, error) {
 	if len(x.segments) == 0 {
 		return nil, nil, nil
@@ -209,7 +209,7 @@ func (x *Session) continuedSegment(h history) (*segment, []int32, error) {
 	var ids []int32
 	var err error
 	switch n := len(seg.said); {
-	case h.further != nil && n > 0 && len(h.messages) > n && slices.EqualFunc(h.messages[:n], seg.said, heard.is):
+	case h.further != nil && n > 0 && len(h.messages) > n && slices.EqualFunc(h.messages[:n], seg.said, heard.matches):
 		ids, err = h.further(n)
 		ids = tokenize.After(seg.newest.IDs[len(seg.newest.IDs)-1], x.Options.EOS, ids)
 	case h.ids != nil:

@@ -36,17 +36,15 @@ const (
 const (
 	// lossWindow is the number of earlier steps that a loss is compared with.
 	lossWindow = 64
-	// A loss has jumped if its distance from their median is more than lossSpread
-	// standard deviations and more than lossRecord times the largest distance
-	// among them. The standard deviation is estimated from the median of the
-	// distances, which a single jump does not move. The second condition is for
-	// small batches with rewards of 0 and 1: there most losses are the same, so
-	// that the median of the distances is close to 0.
+	// A loss has jumped if its distance from their median is more than lossSpread standard deviations and more
+	// than lossRecord times the largest distance among them. The standard deviation is estimated from the
+	// median of the distances, which a single jump does not move. The second condition is for small batches
+	// with rewards of 0 and 1: there most losses are the same, so that the median of the distances is close to
+	// 0.
 	lossSpread = 20
 	lossRecord = 4
-	// Losses smaller than lossNothing are left out: a step whose groups all have
-	// equal rewards has nothing but a rounding error for a loss, and any other
-	// loss would look like a jump beside it.
+	// Losses smaller than lossNothing are left out: a step whose groups all have equal rewards has nothing but
+	// a rounding error for a loss, and any other loss would look like a jump beside it.
 	lossNothing = 1e-6
 	// flatRounds is the number of rounds in a row that teach nothing which is said even where
 	// no other rule knows why. The first round of a run does alone.
@@ -57,7 +55,7 @@ const (
 	surely = 3
 )
 
-// remember takes the figures of a round into the state.
+// remember takes the reward, the first rounds' means and the number of fruitless rounds into the state.
 func (d *Doctor) remember(r metrics.Record, round *Round) {
 	s := &d.state
 	s.Rounds++
@@ -103,51 +101,52 @@ func groupError(round *Round) float64 {
 	return max(stat.StandardError(means), stat.StandardError(all))
 }
 
-// course says what is wrong with how the figures of rounds change; right is the share of right
-// responses.
+// courseFault says what is wrong with how the figures of rounds change; right is the share of right responses.
 //
-// A low entropy alone is no harm: in every run that succeeds it falls, since a policy that
-// knows the answer is certain of it. The harm is that all responses to a problem that is not
-// solved are alike, so that nothing can be learned from it. Rewards are 0 or 1 (but for an
-// objective's penalty on length). Of all problems, the share Idle teaches nothing, since all
-// responses earn the same, and at most the share reward is solved by every response. So at
-// least Idle - reward are failed by every response, and 1 - Idle are learned from.
-func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding {
-	s, reward, entropy, length, cut := &d.state, r.Float("reward"), r.Float("entropy"), r.Float("response_length/mean"), r.Float("truncated_share")
-	b, later, rate := s.Best, s.Rounds > baseRounds, d.facts.Settings["optimizer.learning_rate"]
+// A low entropy alone is no harm: in every run that succeeds it falls, since a policy that knows the answer is
+// certain of it. The harm is that all responses to a problem that is not solved are alike, so that nothing can
+// be learned from it. Rewards are 0 or 1 (but for an objective's penalty on length). Of all problems, the share
+// Idle teaches nothing, since all responses earn the same, and at most the share reward is solved by every
+// response. So at least Idle - reward are failed by every response, and 1 - Idle are learned from.
+func (d *Doctor) courseFault(r metrics.Record, round *Round, right float64) *Finding {
+	s, best, rate := &d.state, d.state.Best, d.facts.Settings["optimizer.learning_rate"]
+	reward, entropy := r.Float("reward"), r.Float("entropy")
+	length, truncated := r.Float("response_length/mean"), r.Float("truncated_share")
+	later := s.Rounds > baseRounds
 	// The standard error of the change of right is what chance alone may change.
-	chance := math.Sqrt((b[bestRight]*(1-b[bestRight]) + right*(1-right)) / float64(len(round.Problems)))
-	defer func() {
-		if !(right < b[bestRight]) {
-			b[bestRight], b[bestRightReward] = right, reward
+	chance := math.Sqrt((best[bestRight]*(1-best[bestRight]) + right*(1-right)) / float64(len(round.Problems)))
+	defer func() { // the cases below compare with the rounds before
+		if !(right < best[bestRight]) {
+			best[bestRight], best[bestRightReward] = right, reward
 		}
 	}()
 	switch {
 	case later && entropy < 0.1*s.First[figureEntropy] && round.Idle-reward > 1-round.Idle:
-		return found("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, "+
+		return newFinding("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, "+
 			"in the first rounds %.2g, and %s of the problems teach nothing at a reward of %.3f. Lower optimizer.learning_rate "+
-			"= %s, or set objective.entropy_bonus", entropy, s.First[figureEntropy], per(round.Idle), reward, rate)
-	case b[bestRight]-right > 2*chance && reward-b[bestRightReward] > 2*groupError(round):
-		return found("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is "+
-			"being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", b[bestRightReward], reward, 100*b[bestRight], 100*right)
+			"= %s, or set objective.entropy_bonus", entropy, s.First[figureEntropy], percent(round.Idle), reward, rate)
+	case best[bestRight]-right > 2*chance && reward-best[bestRightReward] > 2*groupError(round):
+		return newFinding("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is "+
+			"being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", best[bestRightReward], reward, 100*best[bestRight], 100*right)
 	case s.RoundsFallen > 1 && d.facts.Settings["data.curriculum"] == "": // with a curriculum problems become harder
-		return found("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays "+
+		return newFinding("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays "+
 			"there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before",
-			b[bestReward], reward, surely, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
-	case later && length > 2*s.First[figureLength] && reward < b[bestReward]:
-		return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds "+
-			"%.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, s.First[figureLength], reward, b[bestReward])
-	case later && cut > s.First[figureTruncated]+0.25:
+			best[bestReward], reward, surely, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
+	case later && length > 2*s.First[figureLength] && reward < best[bestReward]:
+		return newFinding("length", "responses have grown long without earning more: %.0f tokens, in the first rounds "+
+			"%.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate",
+			length, s.First[figureLength], reward, best[bestReward])
+	case later && truncated > s.First[figureTruncated]+0.25:
 		limit := "rollout.max_new_tokens"
 		if slices.ContainsFunc(round.Responses, func(x Response) bool { return x.OutOfTurns }) {
 			limit = "environment.max_turns"
 		}
-		return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise %s = %s",
-			per(cut), per(s.First[figureTruncated]), limit, d.facts.Settings[limit])
+		return newFinding("cut", "more responses are truncated: %s, in the first rounds %s. Raise %s = %s",
+			percent(truncated), percent(s.First[figureTruncated]), limit, d.facts.Settings[limit])
 	case (s.Flat >= flatRounds || s.Flat == s.Rounds) && s.Flat > 0 && len(s.Said) == 0: // no other cause was named
-		return found("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage "+
+		return newFinding("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage "+
 			"that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report",
-			s.Flat, reward, per(r.Float("frac_reward_zero_std")))
+			s.Flat, reward, percent(r.Float("frac_reward_zero_std")))
 	}
 	return nil
 }
@@ -157,7 +156,7 @@ func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding 
 func (d *Doctor) evaluation(r metrics.Record) *Finding {
 	b := d.state.Before
 	if loss := r.Float("loss"); !math.IsNaN(loss) {
-		return d.heldOut(r, loss)
+		return d.heldOutFault(r, loss)
 	}
 	if !math.IsNaN(b[evaluated]) {
 		return nil
@@ -176,15 +175,15 @@ func (d *Doctor) evaluation(r metrics.Record) *Finding {
 	return nil
 }
 
-// step looks at the record of an optimizer step.
-func (d *Doctor) step(r metrics.Record) *Finding {
+// stepFault returns what the record of an optimizer step shows: a loss that jumps and, in a supervised run, more.
+func (d *Doctor) stepFault(r metrics.Record) *Finding {
 	s := &d.state
 	loss := r.Float("loss")
 	if math.IsNaN(loss) || math.IsInf(loss, 0) || math.Abs(loss) < lossNothing {
 		return nil
 	}
 	if d.facts.Settings["rollout.temperature"] == "" { // supervised
-		if f := d.supervised(r, loss); f != nil {
+		if f := d.supervisedFault(r, loss); f != nil {
 			return f
 		}
 	}
@@ -192,7 +191,7 @@ func (d *Doctor) step(r metrics.Record) *Finding {
 	if len(s.Losses) >= lossWindow/4 {
 		middle, deviation, largest := medianDeviation(s.Losses)
 		if off := math.Abs(loss - middle); deviation > 0 && off > lossSpread*deviation && off > lossRecord*largest {
-			f = found("loss-jump", "the loss has jumped: it is %.3g at step %v, %.0f deviations from the median %.3g of "+
+			f = newFinding("loss-jump", "the loss has jumped: it is %.3g at step %v, %.0f deviations from the median %.3g of "+
 				"the steps before, with a gradient norm of %.2g. Lower optimizer.max_grad_norm or optimizer.learning_rate = %s",
 				loss, r.Get("step"), off/deviation, middle, r.Float("grad_norm"), d.facts.Settings["optimizer.learning_rate"])
 		}
@@ -207,57 +206,60 @@ func (d *Doctor) step(r metrics.Record) *Finding {
 // earlySteps is the number of steps whose losses a supervised run is compared with.
 const earlySteps = 4
 
-// supervised finds a loss that rises, that of responses known by heart, and one that shows that
+// supervisedFault finds a loss that rises, that of responses known by heart, and one that shows that
 // nothing is learned but how often tokens occur.
-func (d *Doctor) supervised(r metrics.Record, loss float64) *Finding {
+func (d *Doctor) supervisedFault(r metrics.Record, loss float64) *Finding {
 	s, f := &d.state, &d.facts
 	if len(s.Early) < earlySteps {
 		s.Early = append(s.Early, loss)
 		return nil
 	}
 	newest := append(slices.Clone(s.Losses[max(0, len(s.Losses)-2*earlySteps+1):]), loss)
-	first, last, step, rate := slices.Min(s.Early), slices.Min(newest[max(0, len(newest)-earlySteps):]), r.Float("step"), f.number("optimizer.learning_rate")
-	often, whole := f.Frequency > 0 && len(newest) == 2*earlySteps, median(newest)
+	first, last := slices.Min(s.Early), slices.Min(newest[max(0, len(newest)-earlySteps):])
+	step, rate := r.Float("step"), f.number("optimizer.learning_rate")
+	often := f.Frequency > 0 && len(newest) == 2*earlySteps // the loss can be compared with that of knowing frequencies alone
+	middle := median(newest)
 	switch {
 	case last > 1.5*first+1, often && slices.Min(newest) > max(f.Frequency, 1.1*first+0.1):
-		return found("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %g",
+		return newFinding("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %g",
 			first, loss, r.Get("step"), rate).times(f, "optimizer.learning_rate", 0.1)
 	case !often:
-	case whole < 0.02*f.Frequency && r.Float("epoch") >= 20 && f.Settings["data.eval"] == "" && f.Settings["data.held_out"] == "0":
-		return found("epochs", "the demonstrations are learned by heart: after %.0f passes over them the loss is %.2g. Lower train.epochs "+
-			"(--epochs) = %s, and see by data.held_out = 0.1 (--held-out) what the model makes of others", r.Float("epoch"), whole, f.Settings["train.epochs"])
-	case int(step) < max(f.Steps, 4*earlySteps) || first < f.Frequency || whole < 0.85*f.Frequency:
+	case middle < 0.02*f.Frequency && r.Float("epoch") >= 20 && f.Settings["data.eval"] == "" && f.Settings["data.held_out"] == "0":
+		return newFinding("epochs", "the demonstrations are learned by heart: after %.0f passes over them the loss is %.2g. Lower train.epochs "+
+			"(--epochs) = %s, and see by data.held_out = 0.1 (--held-out) what the model makes of others", r.Float("epoch"), middle, f.Settings["train.epochs"])
+	case int(step) < max(f.Steps, 4*earlySteps) || first < f.Frequency || middle < 0.85*f.Frequency:
 	case rate*step > f.Weight && (f.Settings["lora.on"] != "true" || rate*step > 10*f.Weight): // an adapter's rate is ten times as high
-		return found("rate-high", "the model has learned no more than how often each token occurs, for which the loss is %.3g: it is %.3g after "+
-			"%.0f steps. The steps were too large. Lower optimizer.learning_rate (--lr) = %g", f.Frequency, whole, step, rate).times(f, "optimizer.learning_rate", 0.1)
-	case whole > 0.8*first:
-		return found("rate-low", "hardly anything is learned: the loss is %.3g after %.0f steps, and knowing how often each token occurs "+
-			"makes it %.3g. Raise optimizer.learning_rate (--lr) = %g", whole, step, f.Frequency, rate).times(f, "optimizer.learning_rate", 10)
+		return newFinding("rate-high", "the model has learned no more than how often each token occurs, for which the loss is %.3g: it is %.3g after "+
+			"%.0f steps. The steps were too large. Lower optimizer.learning_rate (--lr) = %g", f.Frequency, middle, step, rate).times(f, "optimizer.learning_rate", 0.1)
+	case middle > 0.8*first:
+		return newFinding("rate-low", "hardly anything is learned: the loss is %.3g after %.0f steps, and knowing how often each token occurs "+
+			"makes it %.3g. Raise optimizer.learning_rate (--lr) = %g", middle, step, f.Frequency, rate).times(f, "optimizer.learning_rate", 10)
 	}
 	return nil
 }
 
-// heldOut compares a held-out loss with the first one and with the lowest, which the state has
+// heldOutFault compares a held-out loss with the first one and with the lowest, which the state has
 // with its epoch as that of the best round.
-func (d *Doctor) heldOut(r metrics.Record, loss float64) *Finding {
-	b, low, step, rate := d.state.Before, d.state.Best, r.Float("step"), d.facts.Settings["optimizer.learning_rate"]
+func (d *Doctor) heldOutFault(r metrics.Record, loss float64) *Finding {
+	before, lowest := d.state.Before, d.state.Best
+	step, rate := r.Float("step"), d.facts.Settings["optimizer.learning_rate"]
 	learned := stat.Mean(d.state.Losses[max(0, len(d.state.Losses)-earlySteps):])
-	switch first, best := b[evaluated], low[bestReward]; {
+	switch first, best := before[evaluated], lowest[bestReward]; {
 	case math.IsNaN(first):
-		b[evaluated] = loss
+		before[evaluated] = loss
 	case loss > 1.1*best+0.05 && learned < best/2:
-		return found("epochs", "the demonstrations are learned by heart: the held-out loss rose from %.3g to %.3g by step %.0f, while "+
+		return newFinding("epochs", "the demonstrations are learned by heart: the held-out loss rose from %.3g to %.3g by step %.0f, while "+
 			"that of the steps fell to %.2g. Lower train.epochs (--epochs) = %s", best, loss, step, learned, d.facts.Settings["train.epochs"]).
-			With("train.epochs", max(1, math.Ceil(low[bestError])))
+			With("train.epochs", max(1, math.Ceil(lowest[bestError])))
 	case loss > 1.5*first+1, int(step) == d.facts.Steps && loss > 1.2*first+0.05:
-		return found("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. "+
+		return newFinding("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. "+
 			"Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
 	case int(step) == d.facts.Steps && step >= 8 && math.Abs(loss-first) < 1e-4*first:
-		return found("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f "+
+		return newFinding("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f "+
 			"steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate).times(&d.facts, "optimizer.learning_rate", 10)
 	}
-	if !(loss >= low[bestReward]) {
-		low[bestReward], low[bestError] = loss, r.Float("epoch")
+	if !(loss >= lowest[bestReward]) {
+		lowest[bestReward], lowest[bestError] = loss, r.Float("epoch")
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 // Problems says what is wrong with the problems of a run: conflicts, duplicates, and suites
 // among what is trained on. suites are by name.
 func Problems(train []data.Problem, suites map[string][]data.Problem, promptColumn string) (list []Finding) {
-	first, times, again, other := map[string]int{}, map[string]int{}, 0, 0
-	clash := ""
+	first, times := map[string]int{}, map[string]int{} // by what a problem asks
+	again, other, clash := 0, 0, ""                    // prompts that occur again, those with another answer, and an example
 	for i, q := range train {
 		text := asked(q)
 		times[text]++
@@ -34,10 +34,10 @@ func Problems(train []data.Problem, suites map[string][]data.Problem, promptColu
 	}
 	switch {
 	case n > 0 && 50*other >= n && other > 1:
-		list = append(list, *found("conflicts", "%d of the %d problems of data.train have the prompt of an earlier "+
+		list = append(list, *newFinding("conflicts", "%d of the %d problems of data.train have the prompt of an earlier "+
 			"one and another answer, which conflict (%s).%s Leave one of them out; onering data check names them", other, n, clash, place))
 	case n > 1 && 5*again >= n:
-		list = append(list, *found("duplicates", "data.train has only %d different problems: %d of its %d rows are "+
+		list = append(list, *newFinding("duplicates", "data.train has only %d different problems: %d of its %d rows are "+
 			"duplicates.%s Leave them out; onering data check names them", len(first), again, n, place))
 	}
 	for _, name := range slices.Sorted(maps.Keys(suites)) {
@@ -48,7 +48,7 @@ func Problems(train []data.Problem, suites map[string][]data.Problem, promptColu
 			}
 		}
 		if 100*both >= len(suite) && both > 0 {
-			list = append(list, *found("leak", "%d of the %d problems of the suite %s are also in data.train: its figures "+
+			list = append(list, *newFinding("leak", "%d of the %d problems of the suite %s are also in data.train: its figures "+
 				"would be those of problems that were trained on. Take another suite, or leave them out by data.filter", both, len(suite), name))
 		}
 	}

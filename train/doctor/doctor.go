@@ -2,13 +2,14 @@
 // wrong with it: the cause, the figure that shows it and the setting to change.
 //
 // [Doctor.Look] is the way in. A [Round] has the evidence: the responses, what they earned
-// and the records of the round's steps. read makes figures of it, and the rules, in the order
+// and the records of the round's steps. figuresOf makes figures of it, and the rules, in the order
 // in which one fault explains another, look at these figures alone: rules of sampling and
 // reward (sampling.go, rewards.go), of the optimizer's steps (steps.go) and of the course of
 // the run (course.go). Problems says what is wrong with the data. A rule speaks once in a run.
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -40,8 +41,8 @@ func (f *Finding) times(facts *Facts, path string, factor float64) *Finding {
 	return f
 }
 
-// found returns a Finding.
-func found(cause, format string, args ...any) *Finding {
+// newFinding returns a Finding whose text is formatted as by Sprintf.
+func newFinding(cause, format string, args ...any) *Finding {
 	return &Finding{Cause: cause, Text: fmt.Sprintf(format, args...)}
 }
 
@@ -88,8 +89,7 @@ type Facts struct {
 	Usual map[string]string
 	// Steps is the number of optimizer steps of the run, 0 if it is unknown.
 	Steps int
-	// Neighbor returns the answers of the row that is so many rows behind a problem's; nil if
-	// there is none.
+	// Neighbor returns the answers of the row that is so many rows behind a problem's; nil if there is none.
 	Neighbor func(q data.Problem, rows int) []string
 	// Data is what is wrong with the problems.
 	Data []Finding
@@ -200,7 +200,7 @@ func (d *Doctor) Restore(s *State) error {
 
 // Begin returns what is wrong before the first round.
 func (d *Doctor) Begin() (list []Finding) {
-	for _, f := range append(slices.Clone(d.facts.Data), d.facts.planned()...) {
+	for _, f := range append(slices.Clone(d.facts.Data), d.facts.settingsFaults()...) {
 		list = append(list, d.say(&f)...)
 	}
 	return list
@@ -211,12 +211,12 @@ func (d *Doctor) Begin() (list []Finding) {
 func (d *Doctor) Look(r metrics.Record, round *Round) []Finding {
 	switch r.Get("kind") {
 	case "step":
-		return d.say(d.step(r))
+		return d.say(d.stepFault(r))
 	case "eval":
 		return d.say(d.evaluation(r))
 	case "round":
 		if round != nil {
-			return d.say(d.round(r, round))
+			return d.say(d.roundFault(r, round))
 		}
 	}
 	return nil
@@ -238,28 +238,26 @@ const readRounds = 2
 // leastGraded is the least number of graded responses whose shares say something.
 const leastGraded = 16
 
-// round returns the first fault of a round: of what was sampled and earned, of the steps, or
-// of the course of the run. After a fall of the reward what is sampled is a consequence.
-func (d *Doctor) round(r metrics.Record, round *Round) (f *Finding) {
+// roundFault returns the first fault of a round: of what was sampled and earned, of the steps, or of the course
+// of the run. After a fall of the reward what is sampled is a consequence.
+func (d *Doctor) roundFault(r metrics.Record, round *Round) (f *Finding) {
 	d.remember(r, round)
-	right, first := r.Float("right_share"), (d.state.Rounds <= readRounds || d.state.Flat > 0) && d.state.RoundsFallen == 0
-	if first || !d.facts.Judges {
-		p := d.read(r, round)
-		if p.known && len(p.graded) > 0 {
+	right := r.Float("right_share")
+	faults := (d.state.Rounds <= readRounds || d.state.Flat > 0) && d.state.RoundsFallen == 0 // whether to look for those of the responses
+	if faults || !d.facts.Judges {
+		p := d.figuresOf(r, round)
+		if p.answersKnown && len(p.graded) > 0 {
 			right = p.right
 		}
-		if first {
+		if faults {
 			f = p.fault()
 		}
 	}
 	if f == nil {
-		f = d.steps(r, round.Steps)
+		f = d.stepsFault(r, round.Steps)
 	}
-	g := d.course(r, round, right)
-	if f == nil {
-		f = g
-	}
-	return f
+	course := d.courseFault(r, round, right) // also notes the best round, whatever was found before
+	return cmp.Or(f, course)
 }
 
 // fault returns the first fault of what was sampled and earned.
@@ -267,19 +265,19 @@ func (p *reading) fault() (f *Finding) {
 	failed := p.record.Float("environment/failed_share")
 	switch {
 	case failed > 0.5:
-		return found("environment", "the environment fails in %s of the episodes, which have no grade; most often: "+
-			"%v. Look at the environment's program and its settings in [environment]", per(failed), p.record.Get("environment/reason"))
+		return newFinding("environment", "the environment fails in %s of the episodes, which have no grade; most often: "+
+			"%v. Look at the environment's program and its settings in [environment]", percent(failed), p.record.Get("environment/reason"))
 	case p.skipped > 0.2 && !(failed > 0):
-		return found("skipped", "%s of the responses have no grade, since the reward skipped them: nothing is learned "+
-			"from these. Have the reward grade every response", per(p.skipped))
+		return newFinding("skipped", "%s of the responses have no grade, since the reward skipped them: nothing is learned "+
+			"from these. Have the reward grade every response", percent(p.skipped))
 	case len(p.graded) < leastGraded:
 		return nil
 	}
-	if f = p.sampling(); f == nil {
-		f = p.rewards()
+	if f = p.samplingFault(); f == nil {
+		f = p.rewardsFault()
 	}
 	return f
 }
 
-// per writes a share as a percentage.
-func per(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+// percent writes a share as a percentage.
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }

@@ -344,11 +344,11 @@ func TestSupervised(t *testing.T) {
 // TestSet: a finding with a setting to try keeps it in its record.
 func TestSet(t *testing.T) {
 	facts := Facts{Settings: map[string]string{"rollout.max_new_tokens": "40"}}
-	f := found("cut", "cut").times(&facts, "rollout.max_new_tokens", 2)
+	f := newFinding("cut", "cut").times(&facts, "rollout.max_new_tokens", 2)
 	if got, ok := FindingOf(f.Record(1, 2)); !ok || got != *f || got.Set != "rollout.max_new_tokens=80" {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	if f := found("cut", "cut").times(&facts, "environment.max_turns", 2); f.Set != "" {
+	if f := newFinding("cut", "cut").times(&facts, "environment.max_turns", 2); f.Set != "" {
 		t.Errorf("%q is set to a multiple of nothing", f.Set)
 	}
 }

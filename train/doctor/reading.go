@@ -21,21 +21,26 @@ type reading struct {
 	graded []graded
 	groups [][]graded // by problem
 
-	known                           bool    // all problems have answers, so there is a second verdict
-	right                           float64 // share that is right by the second verdict, else by the reward
-	skipped, truncated, turned      float64 // shares of all responses; turned ran out of turns, and truncated into the limit of tokens
-	passed, early                   float64 // of all responses: went on after token, ended at token
-	token                           string
-	stopped, stoppedRight           float64 // share that a stop text ended, and of right ones among these
-	unanswered                      float64
-	flat, same, alike, level, twice float64 // share of groups with equal rewards, and with equal texts; shares of the commonest text and reward; share of pairs with equal texts
-	mean, least, most, spread       float64 // of the rewards; spread is the deviation within groups
-	agree                           float64 // share of pairs of answers that are equal
-	ahead, behind, ties             float64 // pairs of a right and a wrong answer, by which earns more
-	twins, differ                   float64 // pairs of equal texts, and those among them with other rewards
-	noise                           float64 // share of the rewards' variance within groups that equal texts have, too
-	entropy, surprise, hidden       float64 // per token; their difference in standard errors
-	length                          float64 // correlation of reward and length within groups
+	answersKnown bool    // all problems have answers, so there is a second verdict
+	right        float64 // share that is right by the second verdict, else by the reward
+
+	skipped, truncated, outOfTurns float64 // shares of all responses; truncated are those that ran into the limit of tokens
+	wentOn, endedEarly             float64 // shares of all responses: went on after token, ended at token
+	token                          string
+	stopped, stoppedRight          float64 // share that a stop text ended, and of right ones among these
+	unanswered                     float64
+
+	equalRewards, sameText                            float64 // shares of the groups in which all are equal
+	commonestText, commonestReward                    float64 // shares of the responses that have them
+	rewardMean, rewardLeast, rewardMost, rewardSpread float64 // the spread is the deviation within groups
+	agreeing                                          float64 // share of pairs of answers that are equal
+	rightEarnsMore, wrongEarnsMore, earnAlike         float64 // numbers of pairs of a right and a wrong answer
+	twins, twinsPaidApart                             float64 // numbers of pairs of equal texts, and of those with other rewards
+	equalPairs                                        float64 // share of the pairs that are twins
+	noise                                             float64 // share of the rewards' variance within groups that twins have, too
+	entropy, surprise                                 float64 // nats per token
+	hiddenEntropy                                     float64 // mean over responses of entropy less surprise, in standard errors
+	lengthCorrelation                                 float64 // of reward and length within groups
 }
 
 // A graded is a response with the second verdict: what the verifier says of the answer that it
@@ -49,69 +54,79 @@ type graded struct {
 // anywhere looks for answers in tags, boxes and running text.
 var anywhere = verifier.Verifier{Mode: verifier.Auto}
 
-// one is 1 for true.
-func one(x bool) float64 {
+// count is 1 for true, to count by adding.
+func count(x bool) float64 {
 	if x {
 		return 1
 	}
 	return 0
 }
 
-// read makes the figures of a round.
-func (d *Doctor) read(r metrics.Record, round *Round) *reading {
+// figuresOf computes the figures of a round: it adds over the responses, divides by their numbers, and compares
+// within groups.
+func (d *Doctor) figuresOf(r metrics.Record, round *Round) *reading {
 	p := &reading{Facts: &d.facts, record: r, round: round, groups: make([][]graded, len(round.Problems)), before: d.state.Before}
-	p.known = !slices.ContainsFunc(round.Problems, func(q data.Problem) bool { return len(q.Answers) == 0 })
-	var hidden []float64 // of each response, the entropy that its tokens do not show
-	texts, values, tokens, told := map[string]float64{}, map[float64]float64{}, 0.0, 0.0
+	p.answersKnown = !slices.ContainsFunc(round.Problems, func(q data.Problem) bool { return len(q.Answers) == 0 })
+	var hidden []float64                                         // of each response, the entropy that its tokens do not show
+	texts, values := map[string]float64{}, map[float64]float64{} // how often each text and each reward occurs
+	tokens, told := 0.0, 0.0
 	for i := range round.Responses {
 		x := graded{Response: &round.Responses[i]}
-		tokens, p.entropy, p.surprise = tokens+float64(x.Tokens), p.entropy+x.Entropy, p.surprise-x.LogProb
+		tokens += float64(x.Tokens)
+		p.entropy += x.Entropy
+		p.surprise -= x.LogProb
 		hidden = append(hidden, x.Entropy+x.LogProb)
 		if x.Passed+x.EndsAt != "" {
 			p.token = x.Passed + x.EndsAt
 		}
-		p.passed, p.early = p.passed+one(x.Passed != ""), p.early+one(x.EndsAt != "")
-		p.truncated, p.turned, p.skipped = p.truncated+one(x.Truncated && !x.OutOfTurns), p.turned+one(x.OutOfTurns), p.skipped+one(x.Skipped)
+		p.wentOn += count(x.Passed != "")
+		p.endedEarly += count(x.EndsAt != "")
+		p.truncated += count(x.Truncated && !x.OutOfTurns)
+		p.outOfTurns += count(x.OutOfTurns)
+		p.skipped += count(x.Skipped)
 		if x.Skipped {
 			continue
 		}
-		x.right = x.Judged && x.Right && (p.Judges || !p.known)
-		if p.known {
+		x.right = x.Judged && x.Right && (p.Judges || !p.answersKnown)
+		if p.answersKnown {
 			v := anywhere.VerifyAny(round.Problems[x.Problem].Answers, x.Text)
 			x.found, x.right = v.Answer, v.Correct && !x.Truncated || x.right
 		}
-		p.stopped, p.stoppedRight = p.stopped+one(x.Stopped), p.stoppedRight+one(x.Stopped && x.right)
-		told, p.unanswered, p.right = told+one(x.Told), p.unanswered+one(!x.Told && x.Answer == ""), p.right+one(x.right)
+		p.stopped += count(x.Stopped)
+		p.stoppedRight += count(x.Stopped && x.right)
+		told += count(x.Told)
+		p.unanswered += count(!x.Told && x.Answer == "")
+		p.right += count(x.right)
 		texts[x.Text]++
 		values[x.Value]++
-		p.alike, p.level = max(p.alike, texts[x.Text]), max(p.level, values[x.Value])
+		p.commonestText, p.commonestReward = max(p.commonestText, texts[x.Text]), max(p.commonestReward, values[x.Value])
 		p.graded, p.groups[x.Problem] = append(p.graded, x), append(p.groups[x.Problem], x)
 	}
-	for _, x := range []*float64{&p.passed, &p.early, &p.truncated, &p.turned, &p.skipped} {
+	for _, x := range []*float64{&p.wentOn, &p.endedEarly, &p.truncated, &p.outOfTurns, &p.skipped} {
 		*x /= float64(len(round.Responses))
 	}
 	n := float64(len(p.graded))
 	p.stoppedRight, p.unanswered = p.stoppedRight/p.stopped, p.unanswered/(n-told)
-	for _, x := range []*float64{&p.stopped, &p.right, &p.alike, &p.level} {
+	for _, x := range []*float64{&p.stopped, &p.right, &p.commonestText, &p.commonestReward} {
 		*x /= n
 	}
-	p.hidden = stat.Mean(hidden) / stat.StandardError(hidden)
+	p.hiddenEntropy = stat.Mean(hidden) / stat.StandardError(hidden)
 	p.entropy, p.surprise = p.entropy/tokens, p.surprise/tokens
-	p.compare()
+	p.compareWithinGroups()
 	return p
 }
 
 // share returns the share of the graded responses that are so.
 func (p *reading) share(so func(graded) bool) (share float64) {
 	for _, x := range p.graded {
-		share += one(so(x)) / float64(len(p.graded))
+		share += count(so(x)) / float64(len(p.graded))
 	}
 	return share
 }
 
-// compare compares the rewards, texts and answers within groups.
-func (p *reading) compare() {
-	var rewards, off, longer []float64
+// compareWithinGroups compares the rewards, texts and answers within groups.
+func (p *reading) compareWithinGroups() {
+	var rewards, fromMean, lengthFromMean []float64 // distances from the means of the groups
 	groups, answers, pairs := 0.0, 0.0, 0.0
 	for _, group := range p.groups {
 		if len(group) < 2 {
@@ -123,28 +138,34 @@ func (p *reading) compare() {
 			values, lengths = append(values, x.Value), append(lengths, float64(x.Tokens))
 			same = same && x.Text == group[0].Text
 			for _, y := range group[:i] {
-				p.pair(x, y)
+				p.countPair(x, y)
 				pairs++
 				both := x.answer() != "" && y.answer() != ""
-				answers, p.agree = answers+one(both), p.agree+one(both && x.answer() == y.answer())
+				answers += count(both)
+				p.agreeing += count(both && x.answer() == y.answer())
 			}
 		}
-		groups, p.same, p.flat = groups+1, p.same+one(same), p.flat+one(slices.Max(values) == slices.Min(values))
-		rewards, off, longer = append(rewards, values...), append(off, apart(values)...), append(longer, apart(lengths)...)
+		groups++
+		p.sameText += count(same)
+		p.equalRewards += count(slices.Max(values) == slices.Min(values))
+		rewards, fromMean = append(rewards, values...), append(fromMean, deviations(values)...)
+		lengthFromMean = append(lengthFromMean, deviations(lengths)...)
 	}
-	p.twice = p.twins / max(1, pairs)
-	p.flat, p.same, p.agree = p.flat/groups, p.same/groups, p.agree/max(1, answers)
-	p.mean, p.least, p.most = stat.Mean(rewards), stat.Quantile(rewards, 0), stat.Quantile(rewards, 1)
-	p.length = together(off, longer)
-	_, p.spread = metrics.Moments(off)
-	p.noise /= max(1, p.twins) * p.spread * p.spread
+	p.equalPairs = p.twins / max(1, pairs)
+	p.equalRewards, p.sameText, p.agreeing = p.equalRewards/groups, p.sameText/groups, p.agreeing/max(1, answers)
+	p.rewardMean, p.rewardLeast, p.rewardMost = stat.Mean(rewards), stat.Quantile(rewards, 0), stat.Quantile(rewards, 1)
+	p.lengthCorrelation = correlation(fromMean, lengthFromMean)
+	_, p.rewardSpread = metrics.Moments(fromMean)
+	p.noise /= max(1, p.twins) * p.rewardSpread * p.rewardSpread
 }
 
-// pair counts two responses to a problem.
-func (p *reading) pair(x, y graded) {
+// countPair counts two responses to a problem: as twins if they are the same text, and by which earns more if one is right.
+func (p *reading) countPair(x, y graded) {
 	if x.Text == y.Text && x.Tokens == y.Tokens {
 		off := x.Value - y.Value
-		p.twins, p.differ, p.noise = p.twins+1, p.differ+one(math.Abs(off) > 1e-12*math.Abs(x.Value)), p.noise+off*off/2
+		p.twins++
+		p.twinsPaidApart += count(math.Abs(off) > 1e-12*math.Abs(x.Value))
+		p.noise += off * off / 2
 	}
 	if x.right == y.right || x.Truncated || y.Truncated {
 		return
@@ -152,7 +173,9 @@ func (p *reading) pair(x, y graded) {
 	if y.right {
 		x, y = y, x
 	}
-	p.ahead, p.behind, p.ties = p.ahead+one(x.Value > y.Value), p.behind+one(x.Value < y.Value), p.ties+one(x.Value == y.Value)
+	p.rightEarnsMore += count(x.Value > y.Value) // x is the right one
+	p.wrongEarnsMore += count(x.Value < y.Value)
+	p.earnAlike += count(x.Value == y.Value)
 }
 
 // answer returns the answer that the reward read, or else the one that stands anywhere.
@@ -163,8 +186,8 @@ func (x graded) answer() string {
 	return x.found
 }
 
-// apart returns the distances from the mean.
-func apart(x []float64) []float64 {
+// deviations returns the distances from the mean.
+func deviations(x []float64) []float64 {
 	mean, out := stat.Mean(x), make([]float64, len(x))
 	for i, v := range x {
 		out[i] = v - mean
@@ -179,8 +202,8 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// together returns the correlation of distances from means, 0 if one has none.
-func together(a, b []float64) float64 {
+// correlation returns the correlation of distances from means, 0 if one has none.
+func correlation(a, b []float64) float64 {
 	if size := math.Sqrt(dot(a, a) * dot(b, b)); size > 0 {
 		return dot(a, b) / size
 	}

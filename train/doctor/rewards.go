@@ -14,51 +14,52 @@ import (
 	"onering/verifier"
 )
 
-// rewards says what is wrong with what the responses earned. The first fault explains those
-// behind it.
-func (p *reading) rewards() *Finding {
-	if f := p.form(); f != nil {
+// rewardsFault says what is wrong with what the responses earned. The first fault explains those behind it.
+func (p *reading) rewardsFault() *Finding {
+	if f := p.wrongForm(); f != nil {
 		return f
 	}
-	size, pairs, constant := max(math.Abs(p.least), math.Abs(p.most)), p.ahead+p.behind, p.least == p.most
-	paidAlike := constant || p.ties >= 20 && pairs < 0.1*p.ties
-	unclear := p.known && (p.right > 0.95 || p.right == 0) // equal rewards may be deserved
+	size, constant := max(math.Abs(p.rewardLeast), math.Abs(p.rewardMost)), p.rewardLeast == p.rewardMost
+	pairs := p.rightEarnsMore + p.wrongEarnsMore // of a right and a wrong response that earn differently
+	paidAlike := constant || p.earnAlike >= 20 && pairs < 0.1*p.earnAlike
+	unclear := p.answersKnown && (p.right > 0.95 || p.right == 0) // equal rewards may be deserved
 	pattern := cmp.Or(p.Settings["reward.pattern"], p.Settings["reward.format"])
 	switch {
-	case constant && p.most <= 0 && pattern != "":
-		return found("form", "the pattern of the reward (%s) never matches: it is met by no response, such as %q. Change "+
+	case constant && p.rewardMost <= 0 && pattern != "":
+		return newFinding("form", "the pattern of the reward (%s) never matches: it is met by no response, such as %q. Change "+
 			"reward.pattern or reward.format, or ask for that form in the prompt", pattern, example(p.graded[0].Text))
-	case p.flat >= 0.95 && p.level < 0.9 && p.same < 0.5 && p.ties >= 8 && pairs < 0.1*p.ties:
-		return found("ignores-response", "the reward depends on the problem and not on the response: it is the same "+
+	case p.equalRewards >= 0.95 && p.commonestReward < 0.9 && p.sameText < 0.5 && p.earnAlike >= 8 && pairs < 0.1*p.earnAlike:
+		return newFinding("ignores-response", "the reward depends on the problem and not on the response: it is the same "+
 			"for all responses in %s of the groups, for right and wrong answers alike, and differs between problems (%.3g to %.3g). Repair the reward",
-			per(p.flat), p.least, p.most)
-	case constant && p.most > 0 && !unclear:
-		return found("pays-all", "the reward pays every response the same, %.3g, whatever it says, so that wrong answers earn as much as "+
-			"right ones and every group has nothing to compare. Repair the reward, or take harder problems if all are right", p.most)
-	case paidAlike && !unclear && p.known && p.most < 0.5 && (constant || p.mean <= (p.least+p.most)/2):
+			percent(p.equalRewards), p.rewardLeast, p.rewardMost)
+	case constant && p.rewardMost > 0 && !unclear:
+		return newFinding("pays-all", "the reward pays every response the same, %.3g, whatever it says, so that wrong answers earn as much as "+
+			"right ones and every group has nothing to compare. Repair the reward, or take harder problems if all are right", p.rewardMost)
+	case paidAlike && !unclear && p.answersKnown && p.rewardMost < 0.5 && (constant || p.rewardMean <= (p.rewardLeast+p.rewardMost)/2):
 		read := ""
 		if answer := p.graded[0].Answer; answer != "" {
 			read = fmt.Sprintf(", or change reward.extract: it takes %q for an answer", example(answer))
 		}
-		return found("never-paid", "the reward pays nothing for right answers: the mean is %.3g, the most %.3g, and "+
-			"%s of the responses are right by the verifier. Repair the reward%s", p.mean, p.most, per(p.right), read)
-	case paidAlike && !unclear && p.known:
-		return found("pays-all", "the reward pays wrong responses as it pays right ones: the mean is %.3g, the least "+
-			"%.3g, and %s of the responses are right by the verifier. Repair the reward", p.mean, p.least, per(p.right))
-	case constant && !p.known:
-		return found("never-paid", "no response earns more than %.3g of the reward: there is nothing to compare. Look "+
-			"whether the reward pays what it should, or take easier problems", p.most)
-	case p.spread > 0 && p.spread < 1e-4*size:
-		return found("tiny-spread", "rewards to the same problem differ by a tiny %.1g, beside a size of %.3g: "+
-			"standardized advantages make noise of this rounding as large as any reward. Round the reward, or set objective.advantage = \"centered\"", p.spread, size)
-	case p.twins >= 8 && p.differ >= 0.2*p.twins && p.noise > 0.1:
-		return found("random-reward", "the same response to the same problem earns different rewards, in %s of %.0f "+
-			"pairs: the reward is partly random, and its noise is learned. Make it repeatable", per(p.differ/p.twins), p.twins)
-	case p.spread > 0 && size < 1e-6:
-		return found("small-scale", "rewards are too small: at most %.1g, so that gradients vanish beside optimizer.eps "+
+		return newFinding("never-paid", "the reward pays nothing for right answers: the mean is %.3g, the most %.3g, and "+
+			"%s of the responses are right by the verifier. Repair the reward%s", p.rewardMean, p.rewardMost, percent(p.right), read)
+	case paidAlike && !unclear && p.answersKnown:
+		return newFinding("pays-all", "the reward pays wrong responses as it pays right ones: the mean is %.3g, the least "+
+			"%.3g, and %s of the responses are right by the verifier. Repair the reward", p.rewardMean, p.rewardLeast, percent(p.right))
+	case constant && !p.answersKnown:
+		return newFinding("never-paid", "no response earns more than %.3g of the reward: there is nothing to compare. Look "+
+			"whether the reward pays what it should, or take easier problems", p.rewardMost)
+	case p.rewardSpread > 0 && p.rewardSpread < 1e-4*size:
+		return newFinding("tiny-spread", "rewards to the same problem differ by a tiny %.1g, beside a size of %.3g: "+
+			"standardized advantages make noise of this rounding as large as any reward. Round the reward, or set objective.advantage = \"centered\"",
+			p.rewardSpread, size)
+	case p.twins >= 8 && p.twinsPaidApart >= 0.2*p.twins && p.noise > 0.1:
+		return newFinding("random-reward", "the same response to the same problem earns different rewards, in %s of %.0f "+
+			"pairs: the reward is partly random, and its noise is learned. Make it repeatable", percent(p.twinsPaidApart/p.twins), p.twins)
+	case p.rewardSpread > 0 && size < 1e-6:
+		return newFinding("small-scale", "rewards are too small: at most %.1g, so that gradients vanish beside optimizer.eps "+
 			"= %s and the weights hardly move. Scale the reward to about 1", size, p.Settings["optimizer.eps"])
 	}
-	if f := p.parts(); f != nil {
+	if f := p.wrongPart(); f != nil {
 		return f
 	}
 	return p.learnable(pairs)
@@ -68,41 +69,41 @@ func (p *reading) rewards() *Finding {
 // nothing. pairs counts right responses beside wrong ones to the same problem.
 func (p *reading) learnable(pairs float64) *Finding {
 	b, limit, extract := p.before, p.number("eval.max_new_tokens"), p.Settings["eval.extract"]
-	paid := together(p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return one(x.right) }))
-	off := p.off()
+	paid := correlation(p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return count(x.right) }))
+	off := p.constantOffset()
 	switch {
 	case off != nil:
-		return p.unsolved(off)
-	case math.Abs(p.length) > 0.9 && paid < 0.9: // right answers may be the longer ones
-		way := map[bool]string{true: "longer", false: "shorter"}[p.length > 0]
-		return found("length", "the reward follows the length of the response and not its answer (correlation %.2f "+
-			"within groups), so that %s responses will be learned. Have the reward grade the answer", p.length, way)
-	case pairs >= 20 && pairs > p.ties && p.behind > 0.35*pairs && p.behind < 0.65*pairs:
-		return found("random-reward", "the reward is as good as random: of a right and a wrong response to one problem "+
-			"the right one earns more in %s of %.0f pairs. Have the reward grade the answer", per(p.ahead/pairs), pairs)
-	case pairs >= 20 && pairs > p.ties && p.behind > p.ahead:
-		return found("pays-all", "the reward pays wrong responses more than right ones: in %s of %.0f pairs of answers "+
-			"to one problem. Turn its sign, or repair it", per(p.behind/pairs), pairs)
-	case p.known && p.right <= 0.01 && p.flat >= 0.9:
-		return p.unsolved(nil)
-	case p.right >= 0.95 && p.flat >= 0.9 && len(p.round.Problems) >= 8:
-		return found("too-easy", "%s of the responses are right before training, all in %s of the groups: the model "+
-			"solves these problems already, and there is nothing to learn. Take harder problems", per(p.right), per(p.flat))
-	case b[evaluatedCut] > p.truncated+p.turned+0.2 && limit > 0 && limit < p.number("rollout.max_new_tokens"):
-		return found("eval-differs", "the evaluation cuts %s of its responses off at eval.max_new_tokens = %.0f, and "+
-			"training %s at rollout.max_new_tokens = %s: leave eval.max_new_tokens out", per(b[evaluatedCut]), limit,
-			per(p.truncated), p.Settings["rollout.max_new_tokens"]).With("eval.max_new_tokens", 0)
+		return p.whyNoneRight(off)
+	case math.Abs(p.lengthCorrelation) > 0.9 && paid < 0.9: // right answers may be the longer ones
+		way := map[bool]string{true: "longer", false: "shorter"}[p.lengthCorrelation > 0]
+		return newFinding("length", "the reward follows the length of the response and not its answer (correlation %.2f "+
+			"within groups), so that %s responses will be learned. Have the reward grade the answer", p.lengthCorrelation, way)
+	case pairs >= 20 && pairs > p.earnAlike && p.wrongEarnsMore > 0.35*pairs && p.wrongEarnsMore < 0.65*pairs:
+		return newFinding("random-reward", "the reward is as good as random: of a right and a wrong response to one problem "+
+			"the right one earns more in %s of %.0f pairs. Have the reward grade the answer", percent(p.rightEarnsMore/pairs), pairs)
+	case pairs >= 20 && pairs > p.earnAlike && p.wrongEarnsMore > p.rightEarnsMore:
+		return newFinding("pays-all", "the reward pays wrong responses more than right ones: in %s of %.0f pairs of answers "+
+			"to one problem. Turn its sign, or repair it", percent(p.wrongEarnsMore/pairs), pairs)
+	case p.answersKnown && p.right <= 0.01 && p.equalRewards >= 0.9:
+		return p.whyNoneRight(nil)
+	case p.right >= 0.95 && p.equalRewards >= 0.9 && len(p.round.Problems) >= 8:
+		return newFinding("too-easy", "%s of the responses are right before training, all in %s of the groups: the model "+
+			"solves these problems already, and there is nothing to learn. Take harder problems", percent(p.right), percent(p.equalRewards))
+	case b[evaluatedCut] > p.truncated+p.outOfTurns+0.2 && limit > 0 && limit < p.number("rollout.max_new_tokens"):
+		return newFinding("eval-differs", "the evaluation cuts %s of its responses off at eval.max_new_tokens = %.0f, and "+
+			"training %s at rollout.max_new_tokens = %s: leave eval.max_new_tokens out", percent(b[evaluatedCut]), limit,
+			percent(p.truncated), p.Settings["rollout.max_new_tokens"]).With("eval.max_new_tokens", 0)
 	case b[evaluatedUnanswered] > p.unanswered+0.2 && extract != "" && extract != p.Extract:
-		return found("eval-differs", "the evaluation finds no answer in %s of its responses (eval.extract = %q), and "+
-			"training in %s (reward.extract = %q): leave eval.extract out", per(b[evaluatedUnanswered]), extract, per(p.unanswered), p.Extract).
+		return newFinding("eval-differs", "the evaluation finds no answer in %s of its responses (eval.extract = %q), and "+
+			"training in %s (reward.extract = %q): leave eval.extract out", percent(b[evaluatedUnanswered]), extract, percent(p.unanswered), p.Extract).
 			With("eval.extract", p.Extract)
 	}
 	return nil
 }
 
-// form finds rewards that look for another form of the answer than the model writes.
-func (p *reading) form() *Finding {
-	if math.IsNaN(p.record.Float("no_answer_share")) || p.unanswered < 0.3 || !p.known {
+// wrongForm finds rewards that look for another form of the answer than the model writes.
+func (p *reading) wrongForm() *Finding {
+	if math.IsNaN(p.record.Float("no_answer_share")) || p.unanswered < 0.3 || !p.answersKnown {
 		return nil
 	}
 	n, seen, right, last, such := 0.0, 0.0, 0.0, 0.0, ""
@@ -111,47 +112,47 @@ func (p *reading) form() *Finding {
 			continue
 		}
 		n, such = n+1, x.Text
-		seen += one(x.found != "")
-		right += one(x.right)
-		last += one(verifier.Verifier{Mode: verifier.Last}.VerifyAny(p.round.Problems[x.Problem].Answers, x.Text).Correct)
+		seen += count(x.found != "")
+		right += count(x.right)
+		last += count(verifier.Verifier{Mode: verifier.Last}.VerifyAny(p.round.Problems[x.Problem].Answers, x.Text).Correct)
 	}
-	text := fmt.Sprintf("%s of the responses have no answer where the reward looks for it", per(p.unanswered))
+	text := fmt.Sprintf("%s of the responses have no answer where the reward looks for it", percent(p.unanswered))
 	pattern := p.Settings["reward.pattern"]
 	switch {
 	case p.Extract != "" && right > 0 && right >= last/2:
-		return found("form", "%s (extract = %q); extract = \"auto\" finds one in %s of these, right in %s: set reward.extract = \"auto\"",
-			text, p.Extract, per(seen/n), per(right/n)).With("reward.extract", "auto")
+		return newFinding("form", "%s (extract = %q); extract = \"auto\" finds one in %s of these, right in %s: set reward.extract = \"auto\"",
+			text, p.Extract, percent(seen/n), percent(right/n)).With("reward.extract", "auto")
 	case p.Extract != "" && last > 0:
-		return found("form", "%s (extract = %q); the last expression is right in %s of these: set reward.extract = "+
-			"\"last\", or ask for the form by model.template", text, p.Extract, per(last/n)).With("reward.extract", "last")
+		return newFinding("form", "%s (extract = %q); the last expression is right in %s of these: set reward.extract = "+
+			"\"last\", or ask for the form by model.template", text, p.Extract, percent(last/n)).With("reward.extract", "last")
 	case pattern != "" && right+last > 0:
-		return found("form", "%s (its pattern %s does not match); one stands elsewhere in %s of these, right in %s: "+
-			"change reward.pattern, or ask for that form in the prompt", text, pattern, per(seen/n), per(max(right, last)/n))
+		return newFinding("form", "%s (its pattern %s does not match); one stands elsewhere in %s of these, right in %s: "+
+			"change reward.pattern, or ask for that form in the prompt", text, pattern, percent(seen/n), percent(max(right, last)/n))
 	case right+last > 0 || p.unanswered > 0.5:
-		return found("form", "%s, such as %q, and %s are right elsewhere: ask for the answer in that form, by model.template or in the problems",
-			text, example(such), per(max(right, last)/n))
+		return newFinding("form", "%s, such as %q, and %s are right elsewhere: ask for the answer in that form, by model.template or in the problems",
+			text, example(such), percent(max(right, last)/n))
 	}
 	return nil
 }
 
-// parts says what is wrong with the parts that the reward adds: one with a negative weight that
+// wrongPart says what is wrong with the parts that the reward adds: one with a negative weight that
 // right answers earn; one that is the same for all responses, unless all earn it in full or it
 // is a penalty on length; and one that overrules right answers.
-func (p *reading) parts() *Finding {
+func (p *reading) wrongPart() *Finding {
 	weights := p.Weights
-	total, right := p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return one(x.right) })
+	total, right := p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return count(x.right) })
 	judged, most, largest := false, "", 0.0
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		part, first := p.within(func(x graded) float64 { return x.Parts[name] }), p.graded[0].Parts[name]
-		agreed, share := together(part, right), weights[name]*dot(part, total)/dot(total, total)
+		agreed, share := correlation(part, right), weights[name]*dot(part, total)/dot(total, total)
 		same := p.share(func(x graded) bool { return x.Parts[name] == first })
 		switch {
 		case weights[name] < 0 && agreed > 0.3:
-			return found("negative", "the part %s of the reward has a negative weight (%g) although it is paid for right "+
+			return newFinding("negative", "the part %s of the reward has a negative weight (%g) although it is paid for right "+
 				"answers, so that right answers will fall. Give it a positive weight in reward.use", name, weights[name])
 		case len(weights) < 2: // what a reward alone pays is read elsewhere
 		case same > 0.995 && first < 1 && weights[name] != 0 && !(first == 0 && strings.HasPrefix(name, "length")):
-			return found("dead-part", "the part %s of the reward is the same for every response: always %.3g. It teaches "+
+			return newFinding("dead-part", "the part %s of the reward is the same for every response: always %.3g. It teaches "+
 				"nothing. Repair it, ask for what it pays for in the prompt, or take it out of reward.use", name, first)
 		case agreed > 0.95:
 			judged = true
@@ -162,8 +163,8 @@ func (p *reading) parts() *Finding {
 	if !judged || largest < 0.4 {
 		return nil
 	}
-	return found("outweighed", "the part %s (weight %g) makes %s of the differences between rewards: the reward "+
-		"can rise while right answers fall. Lower its weight in reward.use", most, weights[most], per(largest))
+	return newFinding("outweighed", "the part %s (weight %g) makes %s of the differences between rewards: the reward "+
+		"can rise while right answers fall. Lower its weight in reward.use", most, weights[most], percent(largest))
 }
 
 // within returns the distances of a figure from the mean of its group.
@@ -173,30 +174,30 @@ func (p *reading) within(of func(graded) float64) (out []float64) {
 		for _, x := range group {
 			values = append(values, of(x))
 		}
-		out = append(out, apart(values)...)
+		out = append(out, deviations(values)...)
 	}
 	return out
 }
 
-// unsolved says why no response is right; off is what answers that are off by the same show.
-func (p *reading) unsolved(off *Finding) *Finding {
-	first, column, answered := p.round.Problems[0], p.column(), p.share(func(x graded) bool { return x.answer() != "" })
+// whyNoneRight says why no response is right; off is what answers that are off by the same show.
+func (p *reading) whyNoneRight(off *Finding) *Finding {
+	first, column, answered := p.round.Problems[0], p.answerColumn(), p.share(func(x graded) bool { return x.answer() != "" })
 	if f := p.wrongPrompt(); f != nil {
 		return f
 	}
 	for _, field := range first.Fields {
-		if met := p.met(func(q data.Problem) []string {
+		if met := p.shareWithAnswer(func(q data.Problem) []string {
 			value, _ := q.Fields.Get(field.Name)
 			return []string{plain(value)}
 		}); met > 0.05 {
-			return found("wrong-gold", "the answers are read from the wrong column: no response meets the column %q, "+
-				"and %s meet the column %q. Set data.answer = %q", column, per(met), field.Name, field.Name).With("data.answer", field.Name)
+			return newFinding("wrong-gold", "the answers are read from the wrong column: no response meets the column %q, "+
+				"and %s meet the column %q. Set data.answer = %q", column, percent(met), field.Name, field.Name).With("data.answer", field.Name)
 		}
 	}
 	for _, rows := range []int{1, -1, 2, -2} {
-		if met := p.met(func(q data.Problem) []string { return p.Neighbor(q, rows) }); met > 0.05 {
-			return found("wrong-gold", "the answers of the data are those of other rows: no response meets its own row's, "+
-				"and %s meet that of a row %s it (by %.0f). Shift the column %q back", per(met),
+		if met := p.shareWithAnswer(func(q data.Problem) []string { return p.Neighbor(q, rows) }); met > 0.05 {
+			return newFinding("wrong-gold", "the answers of the data are those of other rows: no response meets its own row's, "+
+				"and %s meet that of a row %s it (by %.0f). Shift the column %q back", percent(met),
 				map[bool]string{true: "after", false: "before"}[rows > 0], math.Abs(float64(rows)), column)
 		}
 	}
@@ -215,33 +216,34 @@ func (p *reading) unsolved(off *Finding) *Finding {
 			golds, gold = golds+1, list[0]
 		} else if is && said != 0 && right != 0 {
 			a, b := math.Log(math.Abs(said)), math.Log(math.Abs(right))
-			sizes[0], sizes[1], near = append(sizes[0], a), append(sizes[1], b), near+one(math.Abs(a-b) < 1)
+			sizes[0], sizes[1] = append(sizes[0], a), append(sizes[1], b)
+			near += count(math.Abs(a-b) < 1)
 		}
 	}
-	sized := near > 0.25*numbers || math.Abs(together(apart(sizes[0]), apart(sizes[1]))) > 0.8
+	sized := near > 0.25*numbers || math.Abs(correlation(deviations(sizes[0]), deviations(sizes[1]))) > 0.8
 	switch n := float64(len(p.graded)); {
 	case numbers > 0.6*n && golds > 0.6*n:
-		return found("wrong-gold", "the answers of the data have another form than those of the responses: the column "+
+		return newFinding("wrong-gold", "the answers of the data have another form than those of the responses: the column "+
 			"%q has %q where responses say %q, so that none is right. Write the column as the model writes, or set data.answer to another",
 			column, example(gold), example(answer))
-	case p.agree > 0.035 && p.agree < 1 && answered > 0.5 && (sized || numbers < 0.5*n && p.agree > 0.1): // guesses neither agree nor have the right size, or one that follows from it
-		return found("wrong-gold", "no response meets the answers of the data (column %q) although %s have an answer "+
+	case p.agreeing > 0.035 && p.agreeing < 1 && answered > 0.5 && (sized || numbers < 0.5*n && p.agreeing > 0.1): // guesses neither agree nor have the right size, or one that follows from it
+		return newFinding("wrong-gold", "no response meets the answers of the data (column %q) although %s have an answer "+
 			"and the responses to a problem agree (%s of the pairs): the column is another one, or the tokenizer is "+
-			"another model's. Compare both; set data.answer", column, per(answered), per(p.agree))
+			"another model's. Compare both; set data.answer", column, percent(answered), percent(p.agreeing))
 	}
-	return p.hard(answered)
+	return p.tooHard(answered)
 }
 
-// hard says that the model does not solve the problems, or is not asked for a form; answered is the share with an answer.
-func (p *reading) hard(answered float64) *Finding {
+// tooHard says that the model does not solve the problems, or is not asked for a form; answered is the share with an answer.
+func (p *reading) tooHard(answered float64) *Finding {
 	if alone := p.share(func(x graded) bool { return strings.TrimSpace(x.Text) == x.answer() }); alone > 0.9 {
-		return found("form", "no response is right (pass@%d is 0 on %d problems), and %s are an answer alone, such as %q, in no form and "+
+		return newFinding("form", "no response is right (pass@%d is 0 on %d problems), and %s are an answer alone, such as %q, in no form and "+
 			"without working: the prompt asks for neither. Ask for both, by model.template or in the problems, or begin with onering sft",
-			len(p.graded)/len(p.round.Problems), len(p.round.Problems), per(alone), example(p.graded[0].Text))
+			len(p.graded)/len(p.round.Problems), len(p.round.Problems), percent(alone), example(p.graded[0].Text))
 	}
-	return found("too-hard", "no response is right (pass@%d is %.3g on %d problems), although %s have an answer, "+
+	return newFinding("too-hard", "no response is right (pass@%d is %.3g on %d problems), although %s have an answer, "+
 		"of which %s of the pairs agree: the model does not solve these as model.template = %q asks. Take easier problems, or begin with onering sft",
-		len(p.graded)/len(p.round.Problems), p.right, len(p.round.Problems), per(answered), per(p.agree), p.Settings["model.template"])
+		len(p.graded)/len(p.round.Problems), p.right, len(p.round.Problems), percent(answered), percent(p.agreeing), p.Settings["model.template"])
 }
 
 // plain writes a value of a row as a short text; "" for others.
@@ -278,18 +280,18 @@ func (p *reading) wrongPrompt() *Finding {
 	}
 	switch {
 	case 2*same > len(p.round.Problems):
-		return found("wrong-prompt", "the prompts are the answers: in %d of %d problems both are the same text. Set "+
+		return newFinding("wrong-prompt", "the prompts are the answers: in %d of %d problems both are the same text. Set "+
 			"data.prompt to the column with the problems", same, len(p.round.Problems))
 	case column != "" && better != "":
-		return found("wrong-prompt", "no response is right, and the prompts are the column %q (data.prompt), such as "+
+		return newFinding("wrong-prompt", "no response is right, and the prompts are the column %q (data.prompt), such as "+
 			"%q, although the rows have a column %q: set data.prompt = %q", column, example(p.round.Problems[0].Text), better, better).
 			With("data.prompt", better)
 	}
 	return nil
 }
 
-// column returns the name of the column of answers.
-func (p *reading) column() string {
+// answerColumn returns the name of the column of answers.
+func (p *reading) answerColumn() string {
 	name, first := p.Settings["data.answer"], p.round.Problems[0]
 	for _, x := range first.Fields {
 		if name == "" && plain(x.Value) == first.Answers[0] && slices.Contains(data.AnswerNames, x.Name) {
@@ -299,13 +301,13 @@ func (p *reading) column() string {
 	return name
 }
 
-// off finds answers of the data that differ from those of the responses by the same number or
+// constantOffset finds answers of the data that differ from those of the responses by the same number or
 // factor, or the order of their digits, problem after problem: another unit, or a mistake of the file.
-func (p *reading) off() *Finding {
+func (p *reading) constantOffset() *Finding {
 	times, golds := map[string]float64{}, map[string]map[float64]bool{}
 	for _, x := range p.graded {
 		said, is := number(x.answer())
-		if !is || !p.known || x.right {
+		if !is || !p.answersKnown || x.right {
 			continue
 		}
 		gold, is := number(p.round.Problems[x.Problem].Answers[0])
@@ -331,15 +333,15 @@ func (p *reading) off() *Finding {
 		}
 	}
 	if share := times[most] / float64(len(p.graded)); share > max(0.1, 3*p.right) && len(golds[most]) >= 8 {
-		return found("wrong-gold", "the answers of the data (column %q) differ from those of the responses by %s in %s "+
+		return newFinding("wrong-gold", "the answers of the data (column %q) differ from those of the responses by %s in %s "+
 			"of the responses, and %s meet them: the column has another unit, or is another one. Correct it, or set data.answer",
-			p.column(), most, per(share), per(p.right))
+			p.answerColumn(), most, percent(share), percent(p.right))
 	}
 	return nil
 }
 
-// met returns the share of the responses whose answer is one of those that answers returns.
-func (p *reading) met(answers func(data.Problem) []string) float64 {
+// shareWithAnswer returns the share of the responses whose answer is one of those that answers returns.
+func (p *reading) shareWithAnswer(answers func(data.Problem) []string) float64 {
 	return p.share(func(x graded) bool {
 		q := p.round.Problems[x.Problem]
 		list := slices.DeleteFunc(slices.Clone(answers(q)), func(a string) bool { return a == "" || a == strings.TrimSpace(q.Text) })

@@ -104,8 +104,7 @@ func FromFirst[T any](g *Group, f func() (T, error)) (x T, err error) {
 const (
 	// mostBytes bounds the size that a rank may claim to send.
 	mostBytes = 1 << 36
-	// firstBytes is the message that says how much a rank gives, and has the first of it:
-	// mostly all.
+	// firstBytes is the message that says how much a rank gives, and has the first of it: mostly all.
 	firstBytes = 256
 )
 
@@ -210,9 +209,8 @@ func (g *Group) Agree(own byte) (byte, error) {
 	return slices.Max(words), err
 }
 
-// Same returns an error on every rank unless all have the same text about a thing. The
-// error names the first rank whose text differs from the first rank's, and the first line
-// that differs.
+// Same returns an error on every rank unless all have the same text about a thing. The error names the first
+// rank whose text differs from the first rank's, and the first line that differs.
 func (g *Group) Same(thing, text string) error {
 	all, err := g.Gather([]byte(text))
 	if err != nil {

@@ -22,9 +22,8 @@ func Launcher() (name string, rank int) {
 	return "", 0
 }
 
-// Join joins the other ranks where a launcher of MPI has started several processes. A
-// rank of another version is refused, and a rank without a sign of life for timeout
-// seconds ends all.
+// Join joins the other ranks where a launcher of MPI has started several processes. A rank of another version
+// is refused, and a rank without a sign of life for timeout seconds ends all.
 func Join(ctx context.Context, version string, timeout float64) (*Group, error) {
 	if launcher, _ := Launcher(); launcher == "" {
 		return Alone(), nil
@@ -154,9 +153,8 @@ type rankReport struct {
 	Problems []string `json:"problems"`
 }
 
-// Diagnose looks at the ranks that a launcher of MPI has started, and calls show with the
-// result on the first rank. Say is called with the reason if all ranks end. Without a
-// launcher found is false.
+// Diagnose looks at the ranks that a launcher of MPI has started, and calls show with the result on the first
+// rank. Say is called with the reason if all ranks end. Without a launcher found is false.
 func Diagnose(ctx context.Context, version string, o runtime.Options, say func(string), show func(Report) error) (found bool, err error) {
 	launch, found := mpi.Launched()
 	if !found {

@@ -23,9 +23,8 @@ type linked struct {
 	over chan struct{} // closed by Unlink
 }
 
-// Link makes gradients and weights go from device to device by NCCL if transport is nccl
-// or auto, and describes the way. If NCCL cannot be used, auto uses MPI and the
-// description says why; with nccl it is an error.
+// Link makes gradients and weights go from device to device by NCCL if transport is nccl or auto, and describes
+// the way. If NCCL cannot be used, auto uses MPI and the description says why; with nccl it is an error.
 func (g *Group) Link(env *runtime.Env, transport string) (how string, err error) {
 	if g.Size() == 1 || transport == "mpi" {
 		return "mpi", nil

@@ -112,8 +112,7 @@ func (g *Group) Collect(x []float32, bounds []int) error { return g.withFirst(x,
 // Scatter implements learn.Ranks.
 func (g *Group) Scatter(x []float32, bounds []int) error { return g.withFirst(x, bounds, false) }
 
-// withFirst moves the elements of each other rank between it and the first: to the first, or
-// from there.
+// withFirst moves the elements of each other rank between it and the first: to the first, or from there.
 func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
 	part := func(of, with int) []byte {
 		if with > 0 {
@@ -129,11 +128,10 @@ func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
 	return g.exchange(tagSpread, others, own)
 }
 
-// Volume returns how many bytes of gradients and weights rank of n ranks sends in a step
-// whose elements are in such buckets (see learn.Stepper.Buckets): its sums, or weights,
-// to all others (bytes gives the size of a range), and to each other rank the gradients
-// of that rank's share. With even shares in float32, that is 4 bytes a gradient times 2
-// (n-1)/n.
+// Volume returns how many bytes of gradients and weights rank of n ranks sends in a step whose elements are in
+// such buckets (see learn.Stepper.Buckets): its sums, or weights, to all others (bytes gives the size of a
+// range), and to each other rank the gradients of that rank's share. With even shares in float32, that is 4
+// bytes a gradient times 2 (n-1)/n.
 func Volume(rank, n int, buckets [][]int, gathered func(from, to int) int64) (bytes int64) {
 	for _, b := range buckets {
 		bytes += 4*int64(b[n]-b[0]-(b[rank+1]-b[rank])) + gathered(b[rank], b[rank+1])*int64(n-1)
@@ -144,10 +142,9 @@ func Volume(rank, n int, buckets [][]int, gathered func(from, to int) int64) (by
 // messageBytes is how much of a message a transport holds at most.
 const messageBytes = 4 << 20
 
-// Needs returns the memory that each of n ranks needs to sum so many gradients: received
-// elements, messages to and from each rank for one bucket to sum and one to spread; and
-// on the CPU the measured needs of Open MPI. With a GPU this is the host's memory, plus a
-// copy of the gradients.
+// Needs returns the memory that each of n ranks needs to sum so many gradients: received elements, messages to
+// and from each rank for one bucket to sum and one to spread; and on the CPU the measured needs of Open MPI.
+// With a GPU this is the host's memory, plus a copy of the gradients.
 func Needs(n, gradients int, gpu bool) []runtime.Need {
 	share := 4 * int64((min(atOnce, gradients)+n-1)/n) // elements of a bucket
 	sums := int64(n-1) * (share + 4*min(messageBytes, share))

@@ -1,15 +1,13 @@
 // Package ranks lets several processes train one model: each samples and learns its
 // share, and all take the same decisions from the same figures.
 //
-// A Transport moves bytes between the processes. The code above it fixes which rank adds
-// what, and in which order, so that a run with the same number of ranks gives the same
-// bits each time.
+// A Transport moves bytes between the processes. The code above it fixes which rank adds what, and in which
+// order, so that a run with the same number of ranks gives the same bits each time.
 package ranks
 
 import "context"
 
-// Transport moves bytes between the ranks of a run. Its methods may be called by
-// several goroutines at once.
+// Transport moves bytes between the ranks of a run. Its methods may be called by several goroutines at once.
 type Transport interface {
 	Rank() int // the number of this rank, from 0
 	Size() int

@@ -82,9 +82,8 @@ func (f *Folder) copy(name, to string) error {
 	return files.WriteFile(to, func(w io.Writer) error { _, err := io.Copy(w, from); return err })
 }
 
-// Compare compares this run with a repetition in the folder again, from a checkpoint with
-// the state from to the checkpoint to. The error names the first difference. Times are
-// not compared.
+// Compare compares this run with a repetition in the folder again, from a checkpoint with the state from to the
+// checkpoint to. The error names the first difference. Times are not compared.
 func (f *Folder) Compare(again string, from State, to string) error {
 	was, err := f.recordsSince(from)
 	if err != nil {

@@ -145,8 +145,7 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 	return nil
 }
 
-// checkFile verifies a file of the run: each line by itself, and all by what a checkpoint
-// states.
+// checkFile verifies a file of the run: each line by itself, and all by what a checkpoint states.
 func checkFile(run, name string, wrote written) (err error) {
 	path := filepath.Join(run, filepath.FromSlash(name))
 	x, counted := wrote[name]
@@ -181,9 +180,8 @@ func setAside(dirs []string) error {
 	return nil
 }
 
-// LoadWeights reads the weights of a checkpoint, or its adapter, into w, with the bits
-// that they had in training: those in the model folder may be rounded to 16 bits. It does
-// not upload them to a device.
+// LoadWeights reads the weights of a checkpoint, or its adapter, into w, with the bits that they had in
+// training: those in the model folder may be rounded to 16 bits. It does not upload them to a device.
 func LoadWeights(checkpoint string, w *models.Weights) error {
 	if path := filepath.Join(checkpoint, stateDir, exactWeights); exists(path) {
 		return w.LoadFile(path)

@@ -77,9 +77,8 @@ const maxConfig = 1 << 20
 // errLocked says that another process has the run folder open.
 var errLocked = errors.New("another process is training in it; wait for its end, or choose another folder")
 
-// Open makes the run folder dir, or opens it to resume its run. It never overwrites an
-// existing run: without resume the folder has to be new or empty. It removes half-written
-// files of a killed process.
+// Open makes the run folder dir, or opens it to resume its run. It never overwrites an existing run: without
+// resume the folder has to be new or empty. It removes half-written files of a killed process.
 func Open(dir string, resume bool) (f *Folder, err error) {
 	if dir == "" {
 		return nil, errors.New("train: output.dir is not set")
@@ -159,9 +158,8 @@ func (f *Folder) tidy() error {
 	return nil
 }
 
-// Append adds a record to metrics.jsonl, with the time of day. Its line is written
-// completely or not at all. A line that cannot be written stays in memory, for the next
-// checkpoint.
+// Append adds a record to metrics.jsonl, with the time of day. Its line is written completely or not at all. A
+// line that cannot be written stays in memory, for the next checkpoint.
 func (f *Folder) Append(r metrics.Record) error {
 	if f == nil {
 		return nil
@@ -202,11 +200,10 @@ func (f *Folder) check() error {
 	return nil
 }
 
-// Rewind restores metrics.jsonl to its content when the checkpoint with state s was
-// written, plus the lines that could not be written then, so that a resumed run writes
-// every line once. If bytes before that point are missing or were changed, the log has a
-// warning, whole lines stay, and changed ones are kept beside the file, too. The zero State
-// empties the file.
+// Rewind restores metrics.jsonl to its content when the checkpoint with state s was written, plus the lines
+// that could not be written then, so that a resumed run writes every line once. If bytes before that point are
+// missing or were changed, the log has a warning, whole lines stay, and changed ones are kept beside the file,
+// too. The zero State empties the file.
 func (f *Folder) Rewind(s State, log *slog.Logger) error {
 	if f == nil {
 		return nil
@@ -275,8 +272,7 @@ func (f *Folder) Records(visit func(record map[string]any)) error {
 	return err
 }
 
-// FailureFile returns the path in a run folder for the batch of an optimizer step that met
-// NaN or an infinity.
+// FailureFile returns the path in a run folder for the batch of an optimizer step that met NaN or an infinity.
 func FailureFile(run string, step int) string {
 	return filepath.Join(run, failuresDir, fmt.Sprintf("step-%06d.json", step))
 }

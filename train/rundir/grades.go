@@ -10,9 +10,8 @@ import (
 	"onering/internal/files"
 )
 
-// gradesFile has the scores of a reward that varies, in order, one group on each line. A
-// resumed run reads them. If the file is removed, the groups since the last checkpoint
-// are graded again.
+// gradesFile has the scores of a reward that varies, in order, one group on each line. A resumed run reads
+// them. If the file is removed, the groups since the last checkpoint are graded again.
 const gradesFile = "grades.jsonl"
 
 // Grades are the file of scores.

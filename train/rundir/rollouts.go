@@ -45,8 +45,7 @@ type RolloutLine struct {
 	// Reward is nil, and Skipped true, if the response was not graded.
 	Reward  *float64 `json:"reward"`
 	Skipped bool     `json:"skipped,omitempty"`
-	// Failed says that the environment could not continue the episode, which was then
-	// skipped.
+	// Failed says that the environment could not continue the episode, which was then skipped.
 	Failed bool `json:"failed,omitempty"`
 	// Right says whether the response is right. It is nil if the reward cannot tell.
 	Right *bool `json:"right,omitempty"`
@@ -60,14 +59,12 @@ type RolloutLine struct {
 	// Turns say who wrote which part of IDs, nil if the policy wrote all.
 	Turns Turns   `json:"turns,omitempty"`
 	IDs   []int32 `json:"ids"`
-	// LogP has the log-prob of each token when it was sampled. With rollout.logp = "kept" it is
-	// the one among the tokens of Kept: the ids that the filters kept, and none where they kept
-	// the whole vocabulary.
+	// LogP has the log-prob of each token when it was sampled. With rollout.logp = "kept" it is the one among
+	// the tokens of Kept: the ids that the filters kept, and none where they kept the whole vocabulary.
 	LogP rounded[float64] `json:"logp"`
 	Kept [][]int32        `json:"kept,omitempty"`
-	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of the old
-	// policy, both before the newest optimizer step with the response. They are nil
-	// without such a step.
+	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of the old policy, both before
+	// the newest optimizer step with the response. They are nil without such a step.
 	W     rounded[float32] `json:"w,omitempty"`
 	Delta rounded[float32] `json:"delta,omitempty"`
 }
@@ -83,9 +80,8 @@ type GreedyLine struct {
 	LogP      rounded[float64] `json:"logp"`
 }
 
-// rounded floats have five digits in JSON, enough to read them. They have to be
-// finite. None are null, whether the slice is nil or empty: a checkpoint does not
-// tell the two apart.
+// rounded floats have five digits in JSON, enough to read them. They have to be finite. None are null, whether
+// the slice is nil or empty: a checkpoint does not tell the two apart.
 type rounded[F float32 | float64] []F
 
 // MarshalJSON implements json.Marshaler.

@@ -11,18 +11,15 @@ import (
 	"onering/train/metrics"
 )
 
-// roundVersion is raised when a round.gob of this version cannot be read by the
-// version before.
+// roundVersion is raised when a round.gob of this version cannot be read by the version before.
 const roundVersion = 1
 
-// A Round is the state in a checkpoint of a round between its sampling and its end, with
-// the bits of every float. Its types are the checkpoint's own: a field that is added to a
-// type of the sampler or of objectives does not change checkpoints until it is added
-// here.
+// A Round is the state in a checkpoint of a round between its sampling and its end, with the bits of every
+// float. Its types are the checkpoint's own: a field that is added to a type of the sampler or of objectives
+// does not change checkpoints until it is added here.
 //
-// The file is a gob, in which fields go by name. Checkpoints written before rounds
-// had a version were gobs of other types with fields of these names, so they read
-// as a Round of version 0.
+// The file is a gob, in which fields go by name. Checkpoints written before rounds had a version were gobs of
+// other types with fields of these names, so they read as a Round of version 0.
 type Round struct {
 	Version int // set when the checkpoint is written
 

@@ -22,12 +22,10 @@ type Saver struct {
 	// KeepLast is how many of the newest checkpoints are kept, 0 for all of them.
 	// KeepBest is how many checkpoints with the best scores are kept in addition.
 	KeepLast, KeepBest int
-	// CheckMemory returns an error if there is not enough memory for a copy of so many
-	// bytes.
+	// CheckMemory returns an error if there is not enough memory for a copy of so many bytes.
 	CheckMemory func(bytes int64) error
 	Log         *slog.Logger
-	// Saved, if not nil, is told each checkpoint that was written, and Needs says which must not be
-	// removed.
+	// Saved, if not nil, is told each checkpoint that was written, and Needs says which must not be removed.
 	Saved func(dir string)
 	Needs func(dir string) bool
 
@@ -55,9 +53,8 @@ func (s *Saver) Write(snap Snapshot) error {
 	return s.write(s.stamp(snap))
 }
 
-// Background copies the weights of a snapshot and writes it while training goes on. It
-// waits for the previous write, whose error it returns. Without memory for the copy it
-// writes before it returns.
+// Background copies the weights of a snapshot and writes it while training goes on. It waits for the previous
+// write, whose error it returns. Without memory for the copy it writes before it returns.
 func (s *Saver) Background(snap Snapshot) error {
 	if s.Folder == nil {
 		return nil
@@ -167,8 +164,7 @@ func (s *Saver) write(snap Snapshot) error {
 	if err := s.Folder.check(); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
-	// The checkpoint states a size of metrics.jsonl that has to be on the disk
-	// before the checkpoint is.
+	// The checkpoint states a size of metrics.jsonl that has to be on the disk before the checkpoint is.
 	if err := errors.Join(files.Ask("sync", s.Folder.metrics.Name()), s.Folder.metrics.Sync()); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
@@ -184,8 +180,7 @@ func (s *Saver) write(snap Snapshot) error {
 	return s.prune(dir)
 }
 
-// prune removes checkpoints that are neither among the last nor among the best ones. It
-// never removes newest.
+// prune removes checkpoints that are neither among the last nor among the best ones. It never removes newest.
 func (s *Saver) prune(newest string) error {
 	if s.KeepLast < 1 {
 		return nil
@@ -204,8 +199,7 @@ func (s *Saver) prune(newest string) error {
 		if keep[dir] || s.Needs != nil && s.Needs(dir) {
 			continue
 		}
-		// It gets a hidden name first, so that a half-removed one never looks like a
-		// checkpoint.
+		// It gets a hidden name first, so that a half-removed one never looks like a checkpoint.
 		gone := hidden(dir, ".tmp-old")
 		if err := files.Rename(dir, gone); err != nil {
 			return fmt.Errorf("train: removing an old checkpoint: %w", err)
@@ -217,8 +211,7 @@ func (s *Saver) prune(newest string) error {
 	return nil
 }
 
-// best returns the n checkpoints with the highest scores, the newest ones first
-// among equals.
+// best returns the n checkpoints with the highest scores, the newest ones first among equals.
 func best(dirs []string, n int) []string {
 	type scored struct {
 		dir   string
@@ -238,8 +231,7 @@ func best(dirs []string, n int) []string {
 	return out
 }
 
-// Best returns the checkpoint of a run folder with the highest score, the newest of equals; "" if
-// none has one.
+// Best returns the checkpoint of a run folder with the highest score, the newest of equals; "" if none has one.
 func Best(run string) string {
 	dirs, err := checkpoints(run)
 	if kept := best(dirs, 1); err == nil && len(kept) > 0 {
@@ -265,9 +257,8 @@ func (s *Saver) Among(score float64) bool {
 	return err != nil || score > *st.Score
 }
 
-// Rescue writes a snapshot outside of a run folder that cannot be written. It makes a run
-// folder in the system's folder for temporary files, with the readable part of the
-// metrics, and returns its path.
+// Rescue writes a snapshot outside of a run folder that cannot be written. It makes a run folder in the
+// system's folder for temporary files, with the readable part of the metrics, and returns its path.
 func (s *Saver) Rescue(snap Snapshot) (string, error) {
 	snap = s.stamp(snap)
 	snap.written = nil // the other folder lacks most of it

@@ -13,8 +13,7 @@ import (
 	"onering/models"
 )
 
-// replacedSuffix ends the hidden name of a checkpoint while another one takes its
-// place.
+// replacedSuffix ends the hidden name of a checkpoint while another one takes its place.
 const replacedSuffix = ".replaced"
 
 // A device holds weights and state outside the host's memory.
@@ -45,9 +44,8 @@ type Snapshot struct {
 	SaveModel func(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error
 }
 
-// folderType returns the type for the weights in the Hugging Face folder: its
-// config.json's type if that has 16 bits and can hold them. In a run that diverges,
-// weights may be too large for float16.
+// folderType returns the type for the weights in the Hugging Face folder: its config.json's type if that has 16
+// bits and can hold them. In a run that diverges, weights may be too large for float16.
 func (s Snapshot) folderType() models.DType {
 	if d := s.DType; (d == models.F16 || d == models.BF16) && models.Holds(d, s.Weights.Data) {
 		return d

@@ -12,13 +12,11 @@ import (
 	"onering/train/doctor"
 )
 
-// stateVersion is raised when a state.json of an older version can no longer be
-// read.
+// stateVersion is raised when a state.json of an older version can no longer be read.
 const stateVersion = 3
 
-// The files of a checkpoint's folder state/, besides one for each name in the optimizer's
-// state. The file of exact weights exists only if those of the Hugging Face folder are
-// rounded to 16 bits.
+// The files of a checkpoint's folder state/, besides one for each name in the optimizer's state. The file of
+// exact weights exists only if those of the Hugging Face folder are rounded to 16 bits.
 const (
 	stateDir     = "state"
 	stateFile    = "state.json"
@@ -69,8 +67,7 @@ type State struct {
 	Score *float64 `json:"score,omitempty"`
 	// Alarms has the figures with which warnings compare later figures.
 	Alarms *doctor.State `json:"alarms,omitempty"`
-	// Base is the model of the checkpoint's adapter; nil if the checkpoint is a complete
-	// model.
+	// Base is the model of the checkpoint's adapter; nil if the checkpoint is a complete model.
 	Base *lora.Base `json:"base,omitempty"`
 }
 

@@ -17,9 +17,8 @@ import (
 	"onering/models"
 )
 
-// sumsFile lists the SHA-256 of every other file of a checkpoint, in the format of
-// sha256sum: in the checkpoint's folder `sha256sum -c state/SHA256SUMS` checks it
-// by hand.
+// sumsFile lists the SHA-256 of every other file of a checkpoint, in the format of sha256sum: in the
+// checkpoint's folder `sha256sum -c state/SHA256SUMS` checks it by hand.
 const sumsFile = "state/SHA256SUMS"
 
 // maxSums bounds how much of a list is read, in bytes.
@@ -113,9 +112,8 @@ func parseSums(r io.Reader) (map[string]string, error) {
 	return sums, lines.Err()
 }
 
-// filesBelow lists the files below dir except the list of sums, sorted, with
-// slashes in their paths. Anything but files and folders is an error: a link could
-// lead out of the checkpoint.
+// filesBelow lists the files below dir except the list of sums, sorted, with slashes in their paths. Anything
+// but files and folders is an error: a link could lead out of the checkpoint.
 func filesBelow(dir string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -2,8 +2,7 @@ package rundir
 
 import "fmt"
 
-// Turns are the parts of an episode, in order. An empty list means that the policy wrote
-// the whole response.
+// Turns are the parts of an episode, in order. An empty list means that the policy wrote the whole response.
 type Turns []TurnLine
 
 // A TurnLine is a part of an episode.

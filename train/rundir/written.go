@@ -22,8 +22,7 @@ const writtenFile = "written.json"
 // maxWritten bounds how much of the file is read, in bytes: a round has about 130.
 const maxWritten = 256 << 20
 
-// written has the files of a run at the time of a checkpoint, by their paths in the folder
-// with slashes.
+// written has the files of a run at the time of a checkpoint, by their paths in the folder with slashes.
 type written map[string]extent
 
 // An extent is the beginning of a file.
@@ -35,8 +34,7 @@ type extent struct {
 // grows says whether a run appends to a file of its folder; it writes the others once.
 func grows(name string) bool { return name == metricsFile || name == gradesFile || name == logFile }
 
-// readWritten reads what a checkpoint states about the files of its run; nil if it states
-// nothing.
+// readWritten reads what a checkpoint states about the files of its run; nil if it states nothing.
 func readWritten(checkpoint string) (w written, err error) {
 	path := filepath.Join(checkpoint, stateDir, writtenFile)
 	text, err := files.ReadIn(path, maxWritten)
@@ -72,9 +70,8 @@ func (f *Folder) sizes() written {
 	return w
 }
 
-// sum completes sizes with sums, and adds the files of finished rounds, of which it reads
-// only the new ones. A file that cannot be read is left out: the checkpoint is worth more
-// than its sum.
+// sum completes sizes with sums, and adds the files of finished rounds, of which it reads only the new ones. A
+// file that cannot be read is left out: the checkpoint is worth more than its sum.
 func (f *Folder) sum(w written, s State, log *slog.Logger) written {
 	for _, dir := range []string{rolloutsDir, evaluationsDir} {
 		for _, path := range files.Glob(f.Dir, dir+"/round-*.jsonl") {

@@ -33,8 +33,7 @@ const (
 	Limit     // telling would have cost too much
 )
 
-// A Checker compares expressions within one budget of work. It is for one
-// goroutine and one verdict.
+// A Checker compares expressions within one budget of work. It is for one goroutine and one verdict.
 type Checker struct {
 	budget int
 }
@@ -79,8 +78,7 @@ func (c *Checker) Equal(a, b *latex.Node) (outcome, string) {
 	return c.numbers(a, b)
 }
 
-// huge compares numbers that are too large to write out, in the field, whose verdict of
-// difference is certain.
+// huge compares numbers that are too large to write out, in the field, whose verdict of difference is certain.
 func (c *Checker) huge(a, b *latex.Node) (outcome, string) {
 	if same, pure := c.formulas(a, b); same {
 		return Equal, "the same formula"

@@ -360,8 +360,7 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 	return e.opaque(n) // det, tr, norm, ...
 }
 
-// ofSine returns the value of a function, circular or hyperbolic, of an angle with this
-// sine and cosine.
+// ofSine returns the value of a function, circular or hyperbolic, of an angle with this sine and cosine.
 func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
 	one := e.ratio(1, 1)
 	switch name {

@@ -36,9 +36,8 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 	return factor.Re.KnownSign(), true
 }
 
-// proportionalFormulas reports whether a and b are proportional as formulas: their
-// quotient is the same at two random points of the field. possible is false if that is
-// disproved, or if one of them is zero or undefined.
+// proportionalFormulas reports whether a and b are proportional as formulas: their quotient is the same at two
+// random points of the field. possible is false if that is disproved, or if one of them is zero or undefined.
 func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool) (proportional, possible bool) {
 	var x, y [2]uint64
 	pure := true
@@ -55,9 +54,8 @@ func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool
 	return proportional, x[0] != 0 && y[0] != 0 && (proportional || !pure)
 }
 
-// commonFactor is a/b at the first point where both are defined. Unless known says that
-// the factor is constant, it must be equal at two or more other points, on both sides of
-// corners, and a must vary between the points.
+// commonFactor is a/b at the first point where both are defined. Unless known says that the factor is constant,
+// it must be equal at two or more other points, on both sides of corners, and a must vary between the points.
 func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (factor ball.Complex, ok bool) {
 	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}
 	if !known {

@@ -101,9 +101,8 @@ func (t *trial) natural() bool {
 	return !slices.ContainsFunc(t.s.names, func(name string) bool { return !integerName(name) })
 }
 
-// confirmed compares numerically what is equal as a formula: an expression that is
-// nowhere defined equals nothing, and large integers may be equal only in a field.
-// Without numeric values the formulas decide.
+// confirmed compares numerically what is equal as a formula: an expression that is nowhere defined equals
+// nothing, and large integers may be equal only in a field. Without numeric values the formulas decide.
 func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
 	if s.hasInfinity {
@@ -332,9 +331,8 @@ func fraction(seed uint64, low, span int) *big.Rat {
 	return big.NewRat(int64(low)<<16+int64(h%uint64(span<<16))|1, 1<<16)
 }
 
-// fractions returns points with non-integer coordinates of several sizes, every variable
-// positive at some and negative at others. Three have all coordinates below one, where
-// arc functions are defined.
+// fractions returns points with non-integer coordinates of several sizes, every variable positive at some and
+// negative at others. Three have all coordinates below one, where arc functions are defined.
 func (s *variables) fractions() []*point {
 	seed := pairSeed(s.nodes...)
 	var out []*point

@@ -123,8 +123,7 @@ func (c *Context) charge(n int) {
 // newFloat is a float at the precision.
 func (c *Context) newFloat() *big.Float { return new(big.Float).SetPrec(c.Prec) }
 
-// rounded is x, the result of one operation at the precision, with the radius that it would
-// have exactly.
+// rounded is x, the result of one operation at the precision, with the radius that it would have exactly.
 func (c *Context) rounded(x *big.Float, rad size) Real {
 	if x.Acc() != big.Exact {
 		rad = rad.plus(sizeOf(x) - size(c.Prec))

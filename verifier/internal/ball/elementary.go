@@ -5,9 +5,8 @@ import (
 	"math/big"
 )
 
-// Elementary functions: the middle is computed with guard bits, the exponential, the sine
-// and the cosine by their series, their inverses by Newton's iteration; the radius follows
-// from the function's slope.
+// Elementary functions: the middle is computed with guard bits, the exponential, the sine and the cosine by
+// their series, their inverses by Newton's iteration; the radius follows from the function's slope.
 
 // guard is how many extra bits the middles are computed with, twice where a reduction of the
 // argument takes some.

@@ -131,9 +131,8 @@ func accented(accent, name string) *Node {
 	return &Node{Op: Sym, Name: accent + " " + name}
 }
 
-// annotated parses the two arguments of \overset and the like: a mark, and the base that
-// it stands over. A mark of letters or digits may be a second answer, so the formula is
-// then no expression.
+// annotated parses the two arguments of \overset and the like: a mark, and the base that it stands over. A mark
+// of letters or digits may be a second answer, so the formula is then no expression.
 func (p *parser) annotated() *Node {
 	from := p.pos
 	p.argument()

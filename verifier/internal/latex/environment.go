@@ -95,8 +95,7 @@ func (p *parser) cells() *Node {
 	}
 }
 
-// cell parses one cell: a statement; in cases "if" and "for" may begin one, and
-// several may stand side by side.
+// cell parses one cell: a statement; in cases "if" and "for" may begin one, and several may stand side by side.
 func (p *parser) cell() *Node {
 	for p.cur().kind == word && conditional[p.cur().text] {
 		p.advance()

@@ -368,8 +368,7 @@ func (p *parser) factor() *Node {
 	return p.postfix(p.atom())
 }
 
-// startsFactor reports whether the current token begins a factor that is
-// multiplied without a sign.
+// startsFactor reports whether the current token begins a factor that is multiplied without a sign.
 func (p *parser) startsFactor() bool {
 	t := p.cur()
 	switch t.kind {
@@ -392,8 +391,7 @@ func connective(t *token) bool {
 	return separatingWords[s] != "" || conditional[s] || t.inText && (s == "am" || s == "pm")
 }
 
-// postfix parses the text after an atom: powers, subscripts, factorials, per cent and
-// degree signs, primes.
+// postfix parses the text after an atom: powers, subscripts, factorials, per cent and degree signs, primes.
 func (p *parser) postfix(n *Node) *Node {
 	for {
 		t := p.cur()
@@ -535,8 +533,7 @@ func (p *parser) skipDegreeSign() bool {
 	return true
 }
 
-// degrees parses the text after a degree sign: minutes and seconds, or the name of a
-// temperature scale.
+// degrees parses the text after a degree sign: minutes and seconds, or the name of a temperature scale.
 func (p *parser) degrees(n *Node) *Node {
 	if t := p.cur(); t.kind == word && (t.text == "C" || t.text == "F" || t.text == "K") {
 		p.advance()

@@ -79,8 +79,7 @@ func (p *parser) copulaAhead() bool {
 var afterthoughts = [...][]string{{"is", "the"}, {"are", "the"}, {"in", "any", "order"}, {"in", "some", "order"},
 	{"in", "that", "order"}, {"only"}, {"respectively"}}
 
-// afterthoughtAhead reports whether a remark that does not matter follows, and nothing else that
-// matters.
+// afterthoughtAhead reports whether a remark that does not matter follows, and nothing else that matters.
 func (p *parser) afterthoughtAhead() bool {
 	if p.cur().kind != word {
 		return false

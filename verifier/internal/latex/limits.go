@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Limits on input. They are far above any honest answer and keep the worst case within
-// milliseconds.
+// Limits on input. They are far above any honest answer and keep the worst case within milliseconds.
 const (
 	maxBytes     = 100_000 // bytes of source
 	maxTokens    = 8_000
@@ -18,8 +17,7 @@ const (
 	maxExp       = 5_000  // decimal exponent of 1e5
 )
 
-// errLimit is the error of Parse for a text that is too long, too deep, or has too large
-// a numeral.
+// errLimit is the error of Parse for a text that is too long, too deep, or has too large a numeral.
 var errLimit = errors.New("latex: text exceeds the limits of the parser")
 
 // errSyntax is the parser's error; the text is then kept as words.

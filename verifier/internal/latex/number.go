@@ -31,8 +31,7 @@ type ambiguity struct {
 	Units     bool // letters of a formula count as a unit
 }
 
-// number reads the numeral at the position: separators, decimal point,
-// repetend and exponent included.
+// number reads the numeral at the position: separators, decimal point, repetend and exponent included.
 func (l *lexer) number(plain bool) {
 	start := l.pos
 	if start >= l.listed {
@@ -167,8 +166,7 @@ func (l *lexer) commaRun() {
 	l.listed = i
 }
 
-// grouped reports whether run is digits in groups of three, 1,234,567, or as in
-// India, 12,34,567.
+// grouped reports whether run is digits in groups of three, 1,234,567, or as in India, 12,34,567.
 func grouped(run string) bool {
 	first, rest, _ := strings.Cut(run, ",")
 	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
@@ -190,8 +188,7 @@ var separators = [...]string{`{,}`, `\text{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, 
 // pointed matches groups of three digits with points, 1.234.567.
 var pointed = regexp.MustCompile(`^(?:\.\d{3}){2,9}`)
 
-// whole reads the digits before the point without their separators. It reports
-// whether there were none.
+// whole reads the digits before the point without their separators. It reports whether there were none.
 func (l *lexer) whole() (string, bool) {
 	start := l.pos
 	first := l.digits()

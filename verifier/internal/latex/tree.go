@@ -1,14 +1,12 @@
 // Package latex reads LaTeX and plain-text mathematics into expression trees.
 //
-// One grammar serves both. Math delimiters are white space; words of \text{} and
-// \mathrm{} are tokens with a mark for their place. lex.go and number.go cut a text into
-// tokens, parse.go parses statements (lists and relations), expression.go sums, products
-// and powers, atom.go and command.go what these consist of, unit.go and words.go what is
-// said in words.
+// One grammar serves both. Math delimiters are white space; words of \text{} and \mathrm{} are tokens with a
+// mark for their place. lex.go and number.go cut a text into tokens, parse.go parses statements (lists and
+// relations), expression.go sums, products and powers, atom.go and command.go what these consist of, unit.go
+// and words.go what is said in words.
 //
-// What is ambiguous is read in one way, a [Reading], and reported as an
-// [Ambiguity], so that a caller can ask for another. Text that is no
-// mathematics becomes a Text node: parsing fails only at its limits.
+// What is ambiguous is read in one way, a [Reading], and reported as an [Ambiguity], so that a caller can ask
+// for another. Text that is no mathematics becomes a Text node: parsing fails only at its limits.
 package latex
 
 import (
@@ -87,8 +85,7 @@ func (op Op) String() string { return opNames[op] }
 // set, a relation, a text ...
 func (op Op) Scalar() bool { return op <= Logic }
 
-// A Node is one node of an expression tree. Trees are not modified once
-// parsed, so they may be shared.
+// A Node is one node of an expression tree. Trees are not modified once parsed, so they may be shared.
 type Node struct {
 	Op     Op
 	Name   string
@@ -104,8 +101,7 @@ type Node struct {
 // Is reports whether n is of kind op.
 func (n *Node) Is(op Op) bool { return n != nil && n.Op == op }
 
-// All yields n and the nodes in it, each before its arguments. It does not yield missing
-// (nil) arguments.
+// All yields n and the nodes in it, each before its arguments. It does not yield missing (nil) arguments.
 func (n *Node) All() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) { n.Any(func(m *Node) bool { return !yield(m) }) }
 }

@@ -105,9 +105,8 @@ var spelledOut = strings.NewReplacer("∛", `\surd[3]`, "∜", `\surd[4]`, "İ",
 // circled matches numbers in circles, which are names.
 var circled = regexp.MustCompile(`[①-⑳]`)
 
-// plainWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII and drops those
-// that have no width. Letters and signs absorb accents and strokes; other marks stay,
-// since a stroke through a digit denies it.
+// plainWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII and drops those that have no width.
+// Letters and signs absorb accents and strokes; other marks stay, since a stroke through a digit denies it.
 func plainWidth(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return s

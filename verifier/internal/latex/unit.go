@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// unitNames map spellings to units, between which the verifier converts. Metric handles
-// units with prefixes.
+// unitNames map spellings to units, between which the verifier converts. Metric handles units with prefixes.
 var unitNames = map[string]string{
 	"inch": "in", "inche": "in", "in": "in", "foot": "ft", "feet": "ft", "ft": "ft", "yard": "yd", "yd": "yd", "mile": "mi", "mi": "mi", "nauticalmile": "nmi",
 	"sec": "s", "second": "s", "min": "min", "minute": "min", "h": "h", "hr": "h", "hour": "h", "day": "day",
@@ -47,8 +46,7 @@ var (
 		"deci": "d", "centi": "c", "milli": "m", "micro": "u", "nano": "n", "pico": "p", "femto": "f"}
 )
 
-// Metric splits the name of a unit with a prefix into the power of ten of the prefix and
-// the unit.
+// Metric splits the name of a unit with a prefix into the power of ten of the prefix and the unit.
 func Metric(name string) (power int, unit string, ok bool) {
 	if len(name) < 2 {
 		return 0, "", false
@@ -111,9 +109,8 @@ func prefixed(w string, prefixes map[string]string, unit func(string) string) st
 	return ""
 }
 
-// suffix parses words after a value that are part of it: per cent, degrees,
-// millions, units, counted nouns. It returns the factors with them, and whether
-// the word was its concern at all.
+// suffix parses words after a value that are part of it: per cent, degrees, millions, units, counted nouns. It
+// returns the factors with them, and whether the word was its concern at all.
 func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if !rules.On("units") {
 		return nil, false
@@ -260,9 +257,8 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	return append(factors, units...), true
 }
 
-// bracketedUnits parses words in brackets after a value: what is counted, "12 (inches of
-// snow)", or a remark, "5 (approximately)". It returns nil and skips nothing if other
-// text is there.
+// bracketedUnits parses words in brackets after a value: what is counted, "12 (inches of snow)", or a remark,
+// "5 (approximately)". It returns nil and skips nothing if other text is there.
 func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	if !p.cur().is("(") {
 		return nil, false
@@ -409,9 +405,8 @@ func (p *parser) unitsBelow() (units []*Node) {
 	return units
 }
 
-// skipJoint passes what stands between two words of a run: the signs of sq. ft. and the dogs'
-// tails, or the "and" of feet and inches. An "and" that more than a word follows separates two
-// answers.
+// skipJoint passes what stands between two words of a run: the signs of sq. ft. and the dogs' tails, or the
+// "and" of feet and inches. An "and" that more than a word follows separates two answers.
 func (p *parser) skipJoint() bool {
 	t, next := p.cur(), p.at(1)
 	sign := t.is(".") || t.is("'") || t.is("-") && !t.spaceBefore
@@ -423,8 +418,7 @@ func (p *parser) skipJoint() bool {
 	return true
 }
 
-// mayCount reports whether the word w may belong to a counted noun: it makes no statement
-// and no other number.
+// mayCount reports whether the word w may belong to a counted noun: it makes no statement and no other number.
 func (p *parser) mayCount(w string, after bool) bool {
 	next := p.at(1)
 	if w == "to" && after && next.kind == word && numberWords[strings.ToLower(next.text)] == 0 {

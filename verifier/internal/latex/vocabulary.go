@@ -2,8 +2,7 @@ package latex
 
 import "strings"
 
-// Tables of LaTeX commands by their treatment in the parser. They are read only after
-// initialisation.
+// Tables of LaTeX commands by their treatment in the parser. They are read only after initialisation.
 
 // greek are the commands of letters for variables; spellings of one letter agree.
 var greek = map[string]string{

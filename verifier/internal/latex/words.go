@@ -52,8 +52,7 @@ var fillerPhrases = [...][]string{
 
 var rounding = SetOf("approximately approx about roughly around")
 
-// skipFillers passes them, and a colon after. It reports whether they say that what follows is
-// rounded.
+// skipFillers passes them, and a colon after. It reports whether they say that what follows is rounded.
 func (p *parser) skipFillers() (about bool) {
 next:
 	for {

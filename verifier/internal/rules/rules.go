@@ -1,6 +1,5 @@
-// Package rules names the rules by which answers are found, read and compared. A test
-// switches each off and counts the verdicts that change, so that a rule without a verdict can
-// go.
+// Package rules names the rules by which answers are found, read and compared. A test switches each off and
+// counts the verdicts that change, so that a rule without a verdict can go.
 package rules
 
 // All are the rules, by name and by what they do, in the order in which a response meets them.
