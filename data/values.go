@@ -149,7 +149,7 @@ func Choices(value any) (labels, texts []string, err error) {
 	return labels, texts, err
 }
 
-// the wanted text; a wanted error has "error: " in front
+// member returns the first member of o that has one of the names, nil if there is none.
 func member(o Object, names []string) any {
 	for _, name := range names {
 		if value, ok := o.Get(name); ok {
@@ -159,7 +159,7 @@ func member(o Object, names []string) any {
 	return nil
 }
 
-// The digest of problems includes the parts of a conversation besides its texts.
+// ChoiceColumn returns the column of the row that holds its choices and is called choices or options; "" if there is none.
 func (row Object) ChoiceColumn() string {
 	for _, m := range row {
 		if strings.EqualFold(m.Name, "choices") || strings.EqualFold(m.Name, "options") {

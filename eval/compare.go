@@ -31,7 +31,8 @@ type settingDifference struct {
 	A        float64       `json:"a"`
 	B        float64       `json:"b"`
 	Delta    stat.Estimate `json:"difference"` // B - A
-	// A comparison tells how model B did compared with model A on the same problems.
+	// P is the two-sided p-value of the sign-flip permutation test: the chance of a difference this large between
+	// models that are alike. With one sample a problem it is that of McNemar's exact test.
 	P float64 `json:"p"`
 	// BetterA and BetterB count the problems on which one model got a larger share right.
 	BetterA int     `json:"better_a"`

@@ -303,7 +303,7 @@ func (find *finder) lastExpression(s string) extract {
 	return extract{}
 }
 
-// A place says where an answer in running text is.
+// formulaOrProse says where an answer in running text is.
 func formulaOrProse(formula bool) string {
 	if formula {
 		return fromFormula

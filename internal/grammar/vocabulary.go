@@ -58,7 +58,7 @@ func (v *Vocabulary) markAt(text string) (id int32, n int) {
 	return 0, 0
 }
 
-// A set of ids has a bit for each.
+// newSet returns an empty set of the ids below n, as bits.
 func newSet(n int) []uint64 { return make([]uint64, (n+63)/64) }
 
 func put(set []uint64, id int32) { set[id/64] |= 1 << (id % 64) }

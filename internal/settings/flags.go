@@ -85,7 +85,7 @@ func (v *tablesFlag) String() string { return strings.Join(v.texts, ",") }
 // Type implements pflag.Value.
 func (v *tablesFlag) Type() string { return "strings" }
 
-// Flags returns the settings of config whose flags, as AddFlag has made them, were given on the
+// Given returns the settings of config whose flags, as AddFlag has made them, were given on the
 // command line.
 func (c Command) Given(config any, given func(flag string) bool) (list Source) {
 	for _, s := range Sections(config) {

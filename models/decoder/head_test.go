@@ -188,7 +188,7 @@ func testHead(t *testing.T, kind build, form models.HeadForm) {
 	check("dE", dhead, head)
 }
 
-// The direct loss is sum w logp(y) + v entropy.
+// TestHeadExtremes: logits far apart and far from 0 give finite values in float32, whichever slice holds the largest.
 func TestHeadExtremes(t *testing.T) {
 	for _, b := range builds {
 		testHeadExtremes(t, b)

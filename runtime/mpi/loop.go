@@ -290,8 +290,7 @@ func (l *loop) collect(now time.Time) {
 	})
 }
 
-// programs are the work of the ranks of a test, by name. A rank exits with 0 if its program returns
-// nil.
+// end gives the caller of a message its result.
 func (l *loop) end(m *message, err error) {
 	if !m.ended {
 		m.ended = true
@@ -300,7 +299,7 @@ func (l *loop) end(m *message, err error) {
 	}
 }
 
-// lossy are the programs in which, on some ranks, a message is never received or never sent.
+// lose ends a message with an error, and with it all messages of its route, whose parts no longer match.
 func (l *loop) lose(m *message, err error) {
 	l.end(m, err)
 	r := m.route
@@ -313,7 +312,7 @@ func (l *loop) lose(m *message, err error) {
 	delete(l.posting, r)
 }
 
-// A rank that is only slow answers before the limit.
+// abandon takes over a message whose caller has returned early with an error.
 func (l *loop) abandon(m *message) {
 	m.given = true
 	if !m.ended {
@@ -324,7 +323,7 @@ func (l *loop) abandon(m *message) {
 	}
 }
 
-// Close ends some ranks with an error, and the launcher ends the others.
+// finish ends MPI in order, unless messages are left over.
 func (l *loop) finish() {
 	for _, m := range l.active {
 		l.end(m, errors.New("mpi: this rank has left the run"))
