@@ -33,6 +33,7 @@ type benchCommand struct {
 	with     *resolved // the settings
 }
 
+// newBench makes the command bench, which measures parts of a round, or a whole one.
 func newBench() *cobra.Command {
 	b := benchCommand{Parts: bench.DefaultParts(), round: bench.DefaultRound(), Which: benchParts[:1]}
 	b.Log = slog.Info
@@ -72,6 +73,7 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 // maxBench bounds the counts of a benchmark, since memory has to hold what it measures.
 const maxBench = 1 << 24
 
+// check refuses impossible flags of parts, and reads the lengths of --contexts.
 func (b *benchCommand) check() error {
 	if b.Prompt > b.Tokens {
 		return usagef("--prompt %d: must be at most --tokens, %d", b.Prompt, b.Tokens)
@@ -113,6 +115,7 @@ func parseContexts(text string) (rows []int, err error) {
 	return rows, nil
 }
 
+// run checks the flags, opens the model's shapes and ONNX Runtime, and measures what was asked for.
 func (b *benchCommand) run(c *cobra.Command) error {
 	if err := cmp.Or(checkSettings(&b.round), b.check(), b.checkRound(c), checkIdle(b.with.Resolved, false)); err != nil {
 		return err

@@ -28,6 +28,7 @@ import (
 	"onering/tokenize"
 )
 
+// newChat makes the command chat, a conversation with a model in the terminal.
 func newChat() *cobra.Command {
 	o := chatOptions{drawn: drawn{Generation: true}}
 	s := talkChoice("chat")
@@ -213,6 +214,7 @@ func (c *chatting) command(w io.Writer, line string) error {
 		word, settings.DidYouMean(word, []string{"/reset", "/system", "/save", "/help", "/exit"}))
 }
 
+// setSystem carries out /system: it sets the system message and begins anew, or shows it if text is empty.
 func (c *chatting) setSystem(w io.Writer, text string) (err error) {
 	switch {
 	case !c.Template.Chat:

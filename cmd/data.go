@@ -63,6 +63,7 @@ func openedName(path string) string {
 // dataFlags are the settings of the commands that read a file of problems.
 var dataFlags = []string{"data.prompt", "data.answer", "data.id", "data.split", "data.expansion", "data.filter", "reward.name=reward"}
 
+// newDataShow makes the command data show, which prints rows as training reads them.
 func newDataShow() *cobra.Command {
 	var o struct {
 		Rows   int  `short:"n" range:"[0,)" note:"0 is all" help:"print at most this many rows"`
@@ -148,6 +149,7 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 	}
 }
 
+// newDataCheck makes the command data check, which reports on a whole file.
 func newDataCheck() *cobra.Command {
 	var flags struct {
 		JSON bool `help:"print one JSON object"`

@@ -18,6 +18,7 @@ import (
 	"onering/train/ranks"
 )
 
+// newDoctor makes the command doctor, which says what this machine has and lacks for a run.
 func newDoctor() *cobra.Command {
 	s := newChoice(asDefault, "runtime")
 	var o struct {
@@ -120,6 +121,7 @@ func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error 
 	return err
 }
 
+// printRanks prints tables of the ranks of a run and of the links between them, with measured latencies.
 func printRanks(w io.Writer, v buildVersion, r ranks.Report) {
 	var head summaryTable
 	head.add("onering", "%s, %s", v.Version, v.commit())

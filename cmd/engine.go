@@ -71,7 +71,7 @@ type adapters struct {
 	alone string
 }
 
-// read reads the values.
+// read sorts the values of --adapter, NAME=DIR or DIR, into adapters with a name and the one without.
 func (a *adapters) read() error {
 	a.named, a.alone = make(map[string]string), ""
 	for _, value := range a.Given {

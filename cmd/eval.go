@@ -23,6 +23,7 @@ import (
 	"onering/train/rl"
 )
 
+// newEval makes the command eval, which samples and grades suites of problems.
 func newEval() *cobra.Command {
 	o := evalOptions{SuitesDir: "."}
 	s := modelChoice(asDefault, "eval", "reward", "environment", "rollout.max_new_tokens", "rollout.max_prompt_tokens")

@@ -70,6 +70,7 @@ type mergeOptions struct {
 	DType   string `flag:"dtype" choice:"auto float32 float16 bfloat16" note:"auto is that of the model" help:"type of the tensors"`
 }
 
+// newMerge makes the command merge, which writes a model with its adapter added to the weights.
 func newMerge() *cobra.Command {
 	o := mergeOptions{DType: "auto"}
 	return newCommand("merge", &o, func(c *cobra.Command, _ []string) error {

@@ -22,6 +22,7 @@ import (
 	"onering/train/ranks"
 )
 
+// newGenerate makes the command generate, which samples responses to prompts.
 func newGenerate() *cobra.Command {
 	o := generateOptions{drawn: drawn{Generation: true}}
 	s := talkChoice("no")

@@ -51,6 +51,7 @@ type gradedLine struct {
 	Log     map[string]float64 `json:"log"`
 }
 
+// newGradedLine returns the line of output for one graded response.
 func newGradedLine(problem string, s reward.Score) gradedLine {
 	line := gradedLine{
 		Problem: problem, Rewards: s.Components, Right: s.Judged() && s.Right(), Answer: s.Answer, Reason: s.Reason,

@@ -12,6 +12,7 @@ import (
 	"onering/internal/settings"
 )
 
+// newImport makes the command import, which translates the settings of another trainer.
 func newImport() *cobra.Command {
 	c := newCommand("import", nil, func(c *cobra.Command, _ []string) error {
 		return usagef("say whose config it is: import trl FILE or import verl FILE")

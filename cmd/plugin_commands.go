@@ -94,6 +94,7 @@ func (p pluginCommands) fill(text string) string {
 	return strings.NewReplacer("{plural}", p.plural, "{article}", p.article, "{kind}", p.kind, "{sample}", p.sample).Replace(text)
 }
 
+// show makes the command that prints the settings of one plug-in as a section of a run file.
 func (p pluginCommands) show() *cobra.Command {
 	c := newCommand("plugins-show", nil, func(c *cobra.Command, args []string) error {
 		config := rl.Default()
@@ -118,6 +119,7 @@ func (p pluginCommands) show() *cobra.Command {
 	return c
 }
 
+// new makes the command that writes the source of a new plug-in, in Go or as a Python program.
 func (p pluginCommands) new() *cobra.Command {
 	var o struct {
 		Module string `complete:"dir" help:"folder of a new module, instead of a folder of the checkout"`

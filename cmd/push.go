@@ -44,6 +44,7 @@ type pushCommand struct {
 
 var licenseName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
 
+// run checks the flags, and sends the files to the hub or, with --dry-run, lists them.
 func (p *pushCommand) run(c *cobra.Command) error {
 	if p.License != "" && !licenseName.MatchString(p.License) {
 		return usagef("--license %q: want the hub's name of a license, such as apache-2.0, mit or other", p.License)
@@ -287,6 +288,7 @@ func (k card) source() hub.Source {
 	return s
 }
 
+// text returns the model card: its header for the hub, the license, and the settings of the training.
 func (k card) text() string {
 	var b strings.Builder
 	library, what, loaders := "transformers", "model", "transformers and onering load it."

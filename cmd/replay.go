@@ -31,6 +31,7 @@ func newReplay() *cobra.Command {
 	return c
 }
 
+// run repeats a failed step of a file of failures/, with the model and device that the step had.
 func (r replayCommand) run(c *cobra.Command, file string) error {
 	f, err := rl.ReadFailure(file)
 	if err == nil && r.Model != "" {
@@ -121,6 +122,8 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 	return model, nil
 }
 
+// newCheck makes the command check, which verifies the files of a run folder and, on request, its data and a
+// step.
 func newCheck() *cobra.Command {
 	var o struct {
 		Replay   bool `help:"repeat a step and compare the checkpoint after it"`

@@ -18,6 +18,7 @@ import (
 	"onering/train/rl"
 )
 
+// newReport makes the command report, which writes a page on runs.
 func newReport() *cobra.Command {
 	var o struct {
 		Out   string `short:"o" complete:"html" help:"file of the page; - is stdout; default: report.html in the run folder, for several runs in the working folder"`
@@ -53,6 +54,7 @@ func newReport() *cobra.Command {
 	})
 }
 
+// newWatch makes the command watch, which shows how a run goes, once or again and again.
 func newWatch() *cobra.Command {
 	var o struct {
 		Once bool `help:"print the view once, as onering status does"`

@@ -200,6 +200,7 @@ func walk(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
+// newRoot makes the command onering with all commands below it.
 func newRoot() *cobra.Command {
 	var quiet, verbose bool
 	root := newCommand("onering", nil, func(c *cobra.Command, _ []string) error { return c.Help() })
@@ -380,6 +381,7 @@ func (v buildVersion) String() string {
 	return fmt.Sprintf("onering %s %s %s, %s", v.Version, v.Go, v.Platform, v.commit())
 }
 
+// newVersion makes the command version.
 func newVersion() *cobra.Command {
 	var o struct {
 		JSON bool `help:"print one JSON object"`

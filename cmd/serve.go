@@ -42,6 +42,7 @@ type serveOptions struct {
 	ways     map[string]*resolved // by the adapter's name, "" for the model alone
 }
 
+// newServe makes the command serve, which answers requests over HTTP.
 func newServe() *cobra.Command {
 	o := serveOptions{Addr: "localhost:8000", Queue: 64, Context: 8192, MaxTokens: 8192, Drain: time.Minute, Generation: true}
 	o.settings = modelChoice(func(config *rl.Config) {

@@ -30,6 +30,7 @@ func newDPO() *cobra.Command {
 	return newTuned("dpo", "model", "lora", "data", "preference", "optimizer", "train", "runtime", "distributed", "output")
 }
 
+// newTuned makes the command sft or dpo, with flags for the settings of the sections.
 func newTuned(name string, sections ...string) *cobra.Command {
 	x := &sftCommand{choice: &choice{given: newTuning(name, ""), all: true, command: settings.Command{Name: name, Flags: map[string]string{}}},
 		runOptions: runOptions{Report: true}}

@@ -126,6 +126,8 @@ type textRow struct {
 	Text *string `json:"text"`
 }
 
+// encode returns the ids of the row's text or, in a template, of the prompt that has it, with the prompt's
+// text.
 func (row textRow) encode(t *tokenize.Tokenizer, around *tokenize.Template) (any, error) {
 	if row.Text == nil {
 		return nil, errMissing("text")

@@ -52,6 +52,7 @@ type trainOptions struct {
 	BaseFD    int    `flag:"base-fd" help:"descriptor of a file that sweep has made of the model's weights"`
 }
 
+// newTrain makes the command train.
 func newTrain() *cobra.Command {
 	o := trainOptions{runOptions: runOptions{Report: true}}
 	s := newChoice(asDefault)

@@ -61,6 +61,7 @@ func (b *Binding) Input(name string, v *Value) error { return b.bind(input, name
 // the memory of an input's Value: the Run then updates the input in place.
 func (b *Binding) Output(name string, v *Value) error { return b.bind(output, name, v) }
 
+// bind binds v to the input or output (side) called name, after checking its type and shape.
 func (b *Binding) bind(side int, name string, v *Value) error {
 	if b.ptr == nil {
 		return fmt.Errorf("runtime: program %q: %s %q: the binding is %w", b.s.name, sides[side], name, errClosed)

@@ -45,6 +45,7 @@ func NewValue[T Element](data []T, shape ...int64) (*Value, error) {
 	return newValue(host, dtypeOf[T](), unsafe.Pointer(unsafe.SliceData(data)), len(data)*int(unsafe.Sizeof(zero)), shape)
 }
 
+// dtypeOf returns the tensor type of a Go type.
 func dtypeOf[T Element]() models.DType {
 	var zero T
 	switch any(zero).(type) {

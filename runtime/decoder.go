@@ -277,6 +277,8 @@ type stepSession struct {
 	active [2]buffer    // by part, [B,1], 1 for rows that get a token, 0 for others
 }
 
+// newStepSession loads the Program of a kind of steps and makes the buffers of its inputs, whose memory is
+// taken later.
 func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	program := d.ring.Arch.Decode
 	switch {

@@ -162,6 +162,7 @@ func (o Options) Foresee(ctx context.Context) (device, reason string, err error)
 	return d.String(), reason, err
 }
 
+// foresee is Foresee with the device as a value.
 func (o Options) foresee(ctx context.Context) (device, string, error) {
 	d, err := parseDevice(o.Device)
 	if err != nil || d.provider != nil {

@@ -166,6 +166,8 @@ func (p *Pass) check() error {
 // Tokens returns how many tokens pass through the layers. A shared prefix counts once.
 func (p *Pass) Tokens() int { return p.n }
 
+// forward computes log-probs and entropies of all sequences; keep says that a backward pass follows, which
+// needs the activations.
 func (p *Pass) forward(keep bool) error {
 	if p.rows == 0 {
 		return nil

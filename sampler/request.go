@@ -197,6 +197,7 @@ func (s Stats) Occupancy() float64 {
 
 const defaultPrefillTokens = 8192
 
+// validate returns an error if the options are out of range or exclude each other.
 func (o Options) validate() error {
 	if err := errors.Join(settings.Check(&o.Sampling), settings.Check(&o.Steering)); err != nil {
 		return fmt.Errorf("sampler: %w", err)
@@ -236,6 +237,8 @@ func (r Request) fits(index, maxTokens int) error {
 		"one of response: shorten it or drop long prompts", index, r.ID, len(r.Prompt), maxTokens)
 }
 
+// validate returns an error if request number index has no prompt or no sample, or uniforms that its samples
+// cannot use.
 func (r Request) validate(index int, greedy bool) error {
 	switch {
 	case len(r.Prompt) == 0:

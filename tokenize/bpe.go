@@ -252,6 +252,7 @@ func (b *bpe) mergeLong(ids []int32) (merged []int32, ranked int) {
 // A pairHeap holds rank<<32 | place, the smallest first.
 type pairHeap []uint64
 
+// push adds v to the heap.
 func (h *pairHeap) push(v uint64) {
 	a := append(*h, v)
 	i := len(a) - 1
@@ -266,6 +267,7 @@ func (h *pairHeap) push(v uint64) {
 	*h = a
 }
 
+// pop removes and returns the smallest element of a heap that is not empty.
 func (h *pairHeap) pop() uint64 {
 	a := *h
 	top, v := a[0], a[len(a)-1]

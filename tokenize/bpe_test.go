@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// mergeNaive is the definition: it merges the best pair, the leftmost of equal ones, until no pair is left.
+// mergeNaive is the definition: it merges the best pair, the leftmost of equal ones,
+// until no pair is left.
 func mergeNaive(b *bpe, ids []int32) []int32 {
 	for {
 		best, at := int32(noRank), -1

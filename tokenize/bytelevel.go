@@ -10,6 +10,7 @@ var (
 	runeToByte [256 + 68]int16 // -1 if the rune stands for no byte
 )
 
+// The 188 printable characters of Latin-1 stand for their own bytes, and the runes from 256 on for the other bytes.
 func init() {
 	for i := range runeToByte {
 		runeToByte[i] = -1

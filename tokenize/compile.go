@@ -107,6 +107,7 @@ func (c *compiler) alternatives() part {
 	}
 }
 
+// sequence parses atoms with their quantifiers, up to | or a closing parenthesis.
 func (c *compiler) sequence() part {
 	var parts []part
 	for c.rest != "" && c.rest[0] != '|' && c.rest[0] != ')' {
@@ -162,6 +163,8 @@ func (c *compiler) quantified(p part) part {
 	}
 }
 
+// repeatCounts reads the counts of {m}, {m,} or {m,n}; most is -1 without a limit. closed says whether there
+// was a }.
 func repeatCounts(counts string, closed bool) (least, most int, ok bool) {
 	low, high, isRange := strings.Cut(counts, ",")
 	least, err := strconv.Atoi(low)
@@ -363,6 +366,7 @@ func (c *compiler) codePoint(kind rune) rune {
 // single returns the set of r, or of r in upper and lower case inside (?i: ).
 func (c *compiler) single(r rune) set { return c.between(r, r) }
 
+// between returns the set of low to high or, inside (?i: ), of all characters that fold to one of these.
 func (c *compiler) between(low, high rune) set {
 	if !c.fold {
 		return func(r rune) bool { return low <= r && r <= high }

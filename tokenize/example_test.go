@@ -27,6 +27,13 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Print(chat)
-	// Output: true [17 488 220 17 284 220 19 1756] "2 + 2 = 4" <|im_start|>system Be brief.<|im_end|>
-	// <|im_start|>user 2+2?<|im_end|> <|im_start|>assistant
+	// Output:
+	// true
+	// [17 488 220 17 284 220 19 1756]
+	// "2 + 2 = 4"
+	// <|im_start|>system
+	// Be brief.<|im_end|>
+	// <|im_start|>user
+	// 2+2?<|im_end|>
+	// <|im_start|>assistant
 }

@@ -70,7 +70,8 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// Any expression compiles or is an error, and cuts text into pieces that are not empty.
+// Any expression compiles or is an error, and cuts text into pieces that are
+// not empty.
 func FuzzPattern(f *testing.F) {
 	for _, p := range []string{qwenPattern, gptPattern, `\p{N}{1,3}`, `[^a-z\S]*(?i:x)|(?=[ab])a+`} {
 		f.Add(p, "it's  10 x\n")

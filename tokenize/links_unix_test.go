@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestLoadFolderFiles puts links, pipes and huge files in the place of each file that Load reads.
+// TestLoadFolderFiles puts links, pipes and huge files in the place of each file
+// that Load reads.
 func TestLoadFolderFiles(t *testing.T) {
 	model := edited(t, func(map[string]any) {})
 	complete := map[string]string{
@@ -25,7 +26,8 @@ func TestLoadFolderFiles(t *testing.T) {
 	}
 }
 
-// testIrregular loads a folder in which the file called name is something else, such as a pipe.
+// testIrregular loads a folder in which the file called name is something else, such as a
+// pipe.
 func testIrregular(t *testing.T, folder map[string]string, name string) {
 	for _, tt := range []struct {
 		kind, want string

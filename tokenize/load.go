@@ -344,6 +344,8 @@ func (b *builder) addMergeLine(line []byte) error {
 	return b.addMerge(left, right)
 }
 
+// addMerge adds the next best merge: left and right, tokens of the vocabulary, become the token of their joined
+// bytes.
 func (b *builder) addMerge(left, right []byte) error {
 	l, okL := b.t.ids[string(left)]
 	r, okR := b.t.ids[string(right)]

@@ -128,7 +128,8 @@ func TestChatTemplatePlaces(t *testing.T) {
 	}
 }
 
-// TestAddBOSAndEOS: the post-processor of tokenizer.json takes precedence over tokenizer_config.json.
+// TestAddBOSAndEOS: the post-processor of tokenizer.json takes precedence over
+// tokenizer_config.json.
 func TestAddBOSAndEOS(t *testing.T) {
 	model, err := os.ReadFile("testdata/deepseek/tokenizer.json")
 	if err != nil {

@@ -153,6 +153,7 @@ type templateText struct {
 	err    error
 }
 
+// parse parses the template at the first call, and returns the same result at each.
 func (t *templateText) parse() (*jinja.Template, error) {
 	if t == nil {
 		return nil, ErrNoChatTemplate

@@ -65,7 +65,8 @@ func rendered(t *testing.T, tok *Tokenizer, row string) string {
 	return text
 }
 
-// TestTemplateFolder: a folder that cannot be listed is an error, and so is an unreadable template of any name.
+// TestTemplateFolder: a folder that cannot be listed is an error, and so is an unreadable
+// template of any name.
 func TestTemplateFolder(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"vocab.json": `{"a": 0}`, "merges.txt": "", "additional_chat_templates": "no folder"} {

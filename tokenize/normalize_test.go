@@ -68,7 +68,8 @@ func TestNFCParts(t *testing.T) {
 	})
 }
 
-// classes.txt is right for this version of x/text only: a new one that knows more characters needs go generate.
+// classes.txt is right for this version of x/text only: a new one that
+// knows more characters needs go generate.
 func TestInertIsOfThisVersion(t *testing.T) {
 	if norm.Version != "15.0.0" {
 		t.Errorf("x/text has Unicode %s: run go generate ./tokenize, and change this test", norm.Version)

@@ -15,9 +15,10 @@ import (
 	"github.com/sugarme/tokenizer/pretrained"
 )
 
-// opinions returns the tokenizer of testdata/qwen in two programs, this package and sugarme/tokenizer, the Go
-// port of the reference. sugarme/tokenizer cannot compile Qwen's expression, so both programs use GPT-2's;
-// vocabulary, merges, decoder and added tokens are Qwen's.
+// opinions returns the tokenizer of testdata/qwen in two programs, this package and
+// sugarme/tokenizer, the Go port of the reference. sugarme/tokenizer cannot compile
+// Qwen's expression, so both programs use GPT-2's; vocabulary, merges, decoder and added
+// tokens are Qwen's.
 func opinions(tb testing.TB) (*Tokenizer, *tokenizer.Tokenizer) {
 	tb.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "qwen", "tokenizer.json"))

@@ -42,7 +42,8 @@ func TestRoundTrip(t *testing.T) {
 func TestConcatenation(t *testing.T) {
 	tok := small(t, "qwen")
 	rapid.Check(t, func(t *rapid.T) {
-		// The texts have no "<", because with the token between them they could form another added token.
+		// The texts have no "<", because with the token between them they could form another added
+		// token.
 		clean := strings.NewReplacer("<", "", "|", "")
 		a, b := clean.Replace(anyText().Draw(t, "a")), clean.Replace(anyText().Draw(t, "b"))
 		want := slices.Concat(tok.Encode(a), tok.Encode("<|im_end|>"), tok.Encode(b))

@@ -123,6 +123,7 @@ var asciiKinds = func() (kinds [utf8.RuneSelf]kind) {
 	return kinds
 }()
 
+// kindOf returns the kind of a character, as the classes of the reference's pattern have it.
 func kindOf(r rune) kind {
 	switch {
 	case r == '\r' || r == '\n':

@@ -24,7 +24,8 @@ func pieces(cut cutter, s string) []string {
 	return out
 }
 
-// TestCutQwen has cases that distinguish the alternatives of qwenPattern, with the reference's results.
+// TestCutQwen has cases that distinguish the alternatives of qwenPattern, with the reference's
+// results.
 func TestCutQwen(t *testing.T) {
 	for text, want := range map[string]string{
 		"Hello, world":    "Hello|,| world",

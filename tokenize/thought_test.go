@@ -52,7 +52,8 @@ func TestThoughts(t *testing.T) {
 	}
 }
 
-// TestTurn: marks are read where they are special tokens, too, and a prompt that ends in one begins a thought.
+// TestTurn: marks are read where they are special tokens, too, and a prompt that ends
+// in one begins a thought.
 func TestTurn(t *testing.T) {
 	for _, special := range []bool{false, true} {
 		k := markedTokenizer(t, special)

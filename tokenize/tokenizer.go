@@ -59,6 +59,7 @@ func (t *Tokenizer) appendText(ids []int32, text string) []int32 {
 	return ids
 }
 
+// cut appends the ids of s, which each of the cutters in turn cuts into smaller pieces.
 func (t *Tokenizer) cut(ids []int32, s string, cutters []cutter) []int32 {
 	if len(cutters) == 0 {
 		return t.bpe.append(ids, s)

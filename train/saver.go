@@ -135,6 +135,7 @@ func (s *saver) stop(at Position, err error) error {
 	return stopped
 }
 
+// stopWith is stop for ranks that have not lost each other meanwhile.
 func (s *saver) stopWith(at Position, err error) error {
 	if failed := s.writer.Wait(); failed != nil {
 		err = errors.Join(err, failed)

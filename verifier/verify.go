@@ -220,7 +220,8 @@ func alike(g, a *latex.Node) bool { return isList(g) && isList(a) && len(g.Args)
 // isList reports whether n is a list that cannot be one number; 12,345 is not (12,345).
 func isList(n *latex.Node) bool { return n != nil && (n.Op == latex.List || n.Op == latex.Set) }
 
-// compareTrees compares two parsed texts.
+// compareTrees compares two parsed texts: options by letter, then words, then the trees by the rules for their
+// kinds, and last with other names of free constants.
 func compareTrees(g, a latex.Parsed, start comparer) verdict {
 	v := verdict{status: OK, gold: g.Tree, answer: a.Tree}
 	if g.Tree == nil || a.Tree == nil {

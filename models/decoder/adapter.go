@@ -96,6 +96,8 @@ func (a Architecture) AdapterLayout() *models.Layout {
 	return l
 }
 
+// adapterFused lists the adapter's matrices by layer: the As of modules with one operand as one matrix, and
+// each module's B.
 func (a Architecture) adapterFused() (table []models.Fused) {
 	for i := range a.Layers {
 		prefix := models.AdapterPrefix + a.LayerPrefix(i)

@@ -208,6 +208,8 @@ func (a decoding) tokenProducts(parts int) declare {
 	}
 }
 
+// partProducts declares the inputs of n parts of the cache, and returns attention of each row's new token to
+// its part.
 func (a decoding) partProducts(g *graph.Graph, n int, angles []angle) attention {
 	pos := g.Input(ports.Positions, models.I64, graph.Dims("B", 1))
 	parts := make([]partInputs, n)
@@ -239,6 +241,8 @@ type partInputs struct {
 	masks map[string]*graph.Node
 }
 
+// partInputs declares the inputs of one of several parts of the cache; pos [B,1] are the positions of the new
+// tokens.
 func (a decoding) partInputs(g *graph.Graph, pos *graph.Node, part, parts int) partInputs {
 	rows, places := partSizes(part, parts)
 	p := partInputs{at: g.Input(models.InPart(ports.CachePlaces, part), models.I64, graph.Dims(rows, a.KVHeads, 3)), masks: map[string]*graph.Node{}}

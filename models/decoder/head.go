@@ -167,6 +167,8 @@ func keptLogits(g *graph.Graph, logits *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterOrEqual(set, g.Scalar(1)), logits, g.Scalar(-1e30))
 }
 
+// headBackward declares a Program that computes the gradients of the final hidden states h [R,D] and of a slice
+// e [v,D] of the output matrix, from those of the R rows' log-probs and entropies.
 func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 	a.forProvider(g)
 	d := a.Hidden

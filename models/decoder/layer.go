@@ -381,6 +381,7 @@ func (a Architecture) Layer(kind int, full bool, blocks int) (forward, backward 
 	return forward, backward, cmp.Or(err, failed)
 }
 
+// layerForward returns what declares layer.forward of Layer.
 func (a Architecture) layerForward(kind int, full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		a.forProvider(g)
@@ -394,6 +395,7 @@ func (a Architecture) layerForward(kind int, full bool, blocks int) func(g *grap
 	}
 }
 
+// layerBackward returns what declares layer.backward of Layer.
 func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		a.forProvider(g)

@@ -81,6 +81,7 @@ func (s source) onPolicy() objectives.Batch {
 	return s.batch([][]int{{4, 7, 3}, {6, 2}}, func() float64 { return 0 })
 }
 
+// trajectory draws a response of n tokens whose log-probs differ from the old ones by what d draws.
 func (s source) trajectory(n int, d func() float64) objectives.Trajectory {
 	t := objectives.Trajectory{
 		LogProb: make([]float64, n), OldLogProb: make([]float64, n), SampleLogProb: make([]float64, n), IDs: make([]int32, n),
@@ -118,6 +119,7 @@ func clone(b objectives.Batch) objectives.Batch {
 	return b
 }
 
+// cloneAll copies trajectories with everything they point to.
 func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 	group = slices.Clone(group)
 	for i := range group {
@@ -133,7 +135,7 @@ func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 	return group
 }
 
-// overwrite changes every number that b points to.
+// overwrite changes every number that b points to, in place.
 func overwrite(b objectives.Batch) {
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]

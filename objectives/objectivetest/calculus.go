@@ -117,7 +117,7 @@ func checkDirection(new func() objectives.Objective) error {
 	return nil
 }
 
-// checkFinite runs all of o on b.
+// checkFinite wants a finite loss, weights and diagnostics of o on b.
 func checkFinite(o objectives.Objective, b objectives.Batch) error {
 	if loss := objectives.Loss(o, b, b); !finite(loss) {
 		return fmt.Errorf("the loss is %v", loss)
@@ -138,6 +138,7 @@ func checkFinite(o objectives.Objective, b objectives.Batch) error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
+// checkEmpty wants finite results for batches without responses, and with responses without tokens.
 func checkEmpty(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 13)
@@ -165,6 +166,7 @@ func checkEmpty(new func() objectives.Objective) error {
 	return nil
 }
 
+// checkOneToken wants finite results for responses of one token.
 func checkOneToken(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 17)
@@ -176,6 +178,8 @@ func checkOneToken(new func() objectives.Objective) error {
 	return nil
 }
 
+// checkExtreme wants finite results where log-probs differ from the old ones by 700 nats, at which e^d nearly
+// overflows.
 func checkExtreme(new func() objectives.Objective) error {
 	for _, c := range []struct {
 		name string

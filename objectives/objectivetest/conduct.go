@@ -17,6 +17,7 @@ func checkDefaults(new func() objectives.Objective) error {
 	return registry.CheckDefaults(new, map[string]bool{"name": true}, "clip_low")
 }
 
+// checkOverwrite wants the same weights whatever w held before the call.
 func checkOverwrite(new func() objectives.Objective) error {
 	o := new()
 	b := draw(o, 23).ordinary()
@@ -44,7 +45,7 @@ func same(got, want [][]float64) error {
 	return nil
 }
 
-// everything calls every method of o on b.
+// everything calls every method of o on b, but for Observe.
 func everything(o objectives.Objective, b, at objectives.Batch, w [][]float64) {
 	objectives.Loss(o, b, at)
 	objectives.Weights(o, b, w)
@@ -64,6 +65,8 @@ func everything(o objectives.Objective, b, at objectives.Batch, w [][]float64) {
 	}
 }
 
+// checkArguments wants every method to leave the batch, the groups and the point at which Loss detaches as they
+// were.
 func checkArguments(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 29)
@@ -91,6 +94,7 @@ func checkArguments(new func() objectives.Objective) error {
 	return nil
 }
 
+// checkRetention wants results that depend on no argument of an earlier call, and that no later call changes.
 func checkRetention(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 31)
@@ -121,6 +125,7 @@ func checkRetention(new func() objectives.Objective) error {
 	return nil
 }
 
+// checkDeterminism wants the same bits from repeated calls, and from a second objective.
 func checkDeterminism(new func() objectives.Objective) error {
 	o, other := new(), new()
 	b := draw(o, 37).ordinary()
@@ -138,6 +143,7 @@ func checkDeterminism(new func() objectives.Objective) error {
 	return nil
 }
 
+// checkEqualRewards wants no signal from a group with equal rewards, beside another group in the round.
 func checkEqualRewards(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 41)
@@ -170,6 +176,8 @@ func checkNoSignal(o objectives.Objective, b objectives.Batch) error {
 	return nil
 }
 
+// checkAlone wants weights, loss and state that do not depend on the log-probs of responses without an
+// advantage.
 func checkAlone(new func() objectives.Objective) error {
 	o := new()
 	if objectives.NeedsOf(o).All {
@@ -262,6 +270,7 @@ func sameState(new func() objectives.Objective, b, other objectives.Batch) error
 	return nil
 }
 
+// checkEqualRounds wants no signal from a round in which all rewards of all groups are equal.
 func checkEqualRounds(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 42)
@@ -274,6 +283,8 @@ func checkEqualRounds(new func() objectives.Objective) error {
 	return checkNoSignal(o, b)
 }
 
+// checkAdvantages wants finite advantages that belong to the responses, in whatever order they and the groups
+// come.
 func checkAdvantages(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 44)
@@ -323,6 +334,8 @@ func checkTokenAdvantages(o objectives.Objective, group []objectives.Trajectory)
 	return nil
 }
 
+// checkOrder wants the same loss and weights, but for rounding, in whatever order the responses of a batch
+// come.
 func checkOrder(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 43)
@@ -347,6 +360,7 @@ func checkOrder(new func() objectives.Objective) error {
 	return nil
 }
 
+// checkConcurrency wants concurrent calls on different batches to return what each returns alone.
 func checkConcurrency(new func() objectives.Objective) error {
 	o := new()
 	const callers = 8
@@ -369,6 +383,7 @@ func checkConcurrency(new func() objectives.Objective) error {
 	})
 }
 
+// checkState wants a state that survives MarshalText and UnmarshalText, and that Observe alone changes.
 func checkState(new func() objectives.Objective) error {
 	o := new()
 	observer, observes := o.(objectives.Observer)
@@ -423,6 +438,7 @@ func checkDiagnose(new func() objectives.Objective) error {
 	return checkDiagnostics(b, d.Diagnose(b))
 }
 
+// checkDiagnostics wants one diagnostics for each trajectory, with its advantage and finite figures.
 func checkDiagnostics(b objectives.Batch, all []objectives.Diagnostics) error {
 	if len(all) != len(b.Trajectories) {
 		return fmt.Errorf("%d diagnostics for %d trajectories", len(all), len(b.Trajectories))
@@ -441,6 +457,7 @@ func checkDiagnostics(b objectives.Batch, all []objectives.Diagnostics) error {
 	return nil
 }
 
+// checkGroups wants Keep and Shape to answer alike for equal groups, whatever was asked between.
 func checkGroups(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 59)

@@ -177,6 +177,7 @@ func (m *memory) Zero(at unsafe.Pointer, bytes int) error {
 	return cudaError(C.onering_cuda_zero(m.id, at, C.size_t(bytes), m.stream))
 }
 
+// CopyRuns implements runtime.Driver: it copies each array's runs of bytes, on the device.
 func (m *memory) CopyRuns(to, from []unsafe.Pointer, runs []runtime.Runs) error {
 	for i := range to {
 		for _, r := range runs {

@@ -79,6 +79,8 @@ func (r report) rows(asked bool) (rows [][2]string) {
 	return rows
 }
 
+// look fills a report: the driver, and the libraries that the CUDA provider beside an ONNX Runtime library
+// needs. told says that another error has already said why there is no provider.
 func (c *provider) look(ctx context.Context, r *report, library string, told bool) {
 	driverErr := c.reportDriver(r)
 	path := ""

@@ -332,6 +332,8 @@ func (m *match) node(p []string, i int) bool {
 	return true
 }
 
+// bind notes the values that names of a pattern stand for; it reports false if a name stands for another one
+// already. The name _ fits all.
 func (m *match) bind(names, values []string) bool {
 	if len(names) != len(values) {
 		return false

@@ -39,6 +39,7 @@ func (l launch) Several() bool { return l.Size != 1 }
 // rank, with Size 1. srun counts where it started several tasks.
 func Launched() (launch, bool) { return launched(os.LookupEnv) }
 
+// launched is Launched with the environment as a function.
 func launched(lookup func(string) (string, bool)) (launch, bool) {
 	number := func(name string) (int, bool) {
 		text, _ := lookup(name)

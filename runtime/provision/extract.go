@@ -37,6 +37,7 @@ func extract(archive, member, into, sum string) error {
 
 var errNoMember = errors.New("not in the archive")
 
+// inZip opens a zip archive and gives the content of one member to write.
 func inZip(archive, member string, write func(io.Reader) error) error {
 	z, err := zip.OpenReader(archive)
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
@@ -56,6 +57,7 @@ func inZip(archive, member string, write func(io.Reader) error) error {
 	return errNoMember
 }
 
+// inTar opens a .tgz archive and gives the content of one member to write.
 func inTar(archive, member string, write func(io.Reader) error) error {
 	f, err := os.Open(archive)
 	if err != nil {

@@ -76,6 +76,8 @@ type provisioner struct {
 	notice       func(string)
 }
 
+// newProvisioner makes a provisioner for this machine that fetches libraries of a kind; callbacks that o lacks
+// do nothing.
 func newProvisioner(o Options, k Kind) (*provisioner, error) {
 	cache, err := cacheDir(o)
 	if err != nil {

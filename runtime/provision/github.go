@@ -47,6 +47,8 @@ type asset struct {
 	URL    string `json:"browser_download_url"`
 }
 
+// githubFetch downloads the release's archive of a build, checks its digest, and extracts the library to the
+// file into.
 func githubFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	a, err := describe(ctx, b.ref)
 	if err != nil {
@@ -70,6 +72,7 @@ var httpClient = &http.Client{Transport: func() http.RoundTripper {
 	return t
 }()}
 
+// get sends a GET request, and returns an error for any status but 200. The caller closes the body.
 func get(ctx context.Context, url string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -87,7 +90,7 @@ func get(ctx context.Context, url string) (*http.Response, error) {
 	return r, nil
 }
 
-// describe asks the release for its file called name.
+// describe returns how the release describes its file called name: size, digest and URL.
 func describe(ctx context.Context, name string) (asset, error) {
 	r, err := get(ctx, releaseAPI)
 	if err != nil {

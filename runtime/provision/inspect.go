@@ -29,6 +29,7 @@ func inspect(path, goos, goarch string) error {
 	return inspectELF(path, goarch, uint64(info.Size()))
 }
 
+// inspectELF is inspect for Linux: it checks the machine, the length and the symbols of a file of size bytes.
 func inspectELF(path, goarch string, size uint64) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -57,6 +58,7 @@ func inspectELF(path, goarch string, size uint64) error {
 	return nil
 }
 
+// inspectMachO is inspect for macOS: it checks the machine, or that a universal binary has it.
 func inspectMachO(path, goarch string) error {
 	want := map[string]macho.Cpu{"amd64": macho.CpuAmd64, "arm64": macho.CpuArm64}[goarch]
 	if fat, err := macho.OpenFat(path); err == nil {
@@ -79,6 +81,7 @@ func inspectMachO(path, goarch string) error {
 	return nil
 }
 
+// inspectPE is inspect for Windows: it checks the machine.
 func inspectPE(path, goarch string) error {
 	f, err := pe.Open(path)
 	if err != nil {

@@ -25,6 +25,7 @@ var moduleBuilds = map[string]Build{
 	"windows/amd64": {Member: "test_data/onnxruntime.dll", Sum: "8a1aad8d59d02a5337d4e3f5bbd1158c3f7bf84fe3b3f0052f957dd3e75a91cb"},
 }
 
+// moduleFetch copies the library of a build out of the Go module cache to the file into.
 func moduleFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	cache := os.Getenv("GOMODCACHE")
 	if cache == "" {

@@ -24,6 +24,7 @@ var nodeBuilds = map[string]Build{
 	"windows/arm64": {Member: "package/bin/napi-v6/win32/arm64/onnxruntime.dll", Sum: "6c3a2abf5c6aca11c48a0d338a91af309f2266f25ce2e4084e6a87bbcb0fbfd0"},
 }
 
+// npmFetch downloads the package by npm pack and extracts the library of a build to the file into.
 func npmFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	client, err := exec.LookPath("npm")
 	if err != nil {

@@ -55,6 +55,8 @@ func findPip(ctx context.Context) ([]string, error) {
 	return nil, errAbsent
 }
 
+// pipFetch downloads the wheels of a build by pip, and extracts the library to the file into and the others
+// beside it.
 func pipFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	client, err := findPip(ctx)
 	if err != nil {

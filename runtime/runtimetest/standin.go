@@ -35,6 +35,7 @@ func (s *standIn) Names() string           { return "" }
 func (s *standIn) Graphs() models.Provider { return s.For }
 func (s *standIn) Present() error          { return errors.New("a stand-in is for tests") }
 
+// Open returns the host as a device, with streams that copy as late as possible.
 func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backend, error) {
 	h := Host{Streams: &Streams{marks: make(map[int]*op), locked: make(map[*byte]int)}}
 	if number > 0 {
@@ -122,6 +123,7 @@ func (s *Streams) Settle() error {
 	return errors.Join(s.newest[runtime.StreamUp].do(), s.newest[runtime.StreamDown].do())
 }
 
+// Begin implements runtime.Streams: it notes a copy between host memory, which must be locked, and the device.
 func (h Host) Begin(stream int, device unsafe.Pointer, host []byte) error {
 	inside := false
 	for first, n := range h.locked {

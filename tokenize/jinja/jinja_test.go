@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestGolden renders the templates and compares with transformers' results, which testdata/golden.py wrote.
+// TestGolden renders the templates and compares with transformers' results, which
+// testdata/golden.py wrote.
 func TestGolden(t *testing.T) {
 	f, err := os.Open("testdata/golden.jsonl")
 	if err != nil {

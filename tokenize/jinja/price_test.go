@@ -29,8 +29,9 @@ func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
 	return budget - r.left, err == nil
 }
 
-// TestPrices tries everything that a template can use: each feature has a price, and a feature that reads a
-// text costs at least its price for a long text, and twice as much for a text twice as long.
+// TestPrices tries everything that a template can use: each feature has a price, and a
+// feature that reads a text costs at least its price for a long text, and twice as much
+// for a text twice as long.
 func TestPrices(t *testing.T) {
 	names := map[string][]string{
 		"method":   slices.Concat(slices.Collect(maps.Keys(textMethods)), slices.Collect(maps.Keys(dictMethods))),

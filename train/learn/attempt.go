@@ -22,6 +22,8 @@ type attempt struct {
 	Report
 }
 
+// newAttempt divides the sequences of a batch into micro-batches, and decides whether each pass goes backward
+// on its own.
 func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
 	own := slices.DeleteFunc(s.own(a.owner), b.leavesOut)

@@ -32,6 +32,7 @@ type NonfiniteError struct {
 	Elsewhere string
 }
 
+// Error says what is not finite, in which sequences, and the cause as far as it is known.
 func (e *NonfiniteError) Error() string {
 	if e.Elsewhere != "" {
 		return e.Elsewhere

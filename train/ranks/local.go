@@ -49,6 +49,7 @@ func (l *local) Rank() int { return l.rank }
 
 func (l *local) Size() int { return len(l.closed) }
 
+// channel returns the channel of a route, which the first of its two ends makes.
 func (l *local) channel(r route) (chan parcel, error) {
 	if n := l.Size(); r.from < 0 || r.from >= n || r.to < 0 || r.to >= n || r.from == r.to {
 		return nil, fmt.Errorf("ranks: no message goes from rank %d to rank %d of %d", r.from, r.to, n)

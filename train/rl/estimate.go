@@ -72,6 +72,7 @@ func (c Config) EstimateMemory(model models.Model, split Split) (e MemoryEstimat
 	return s.estimate(c, split)
 }
 
+// estimate is EstimateMemory for a model whose architecture is known.
 func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
 	parts, offload, shard := 1, c.offload(), c.Distributed.Shard == "optimizer"

@@ -128,6 +128,8 @@ func ReadFailure(path string) (Failure, error) {
 	return f, nil
 }
 
+// decodeFailure reads a failure and checks that it can be replayed: its version, and that all lists have the
+// lengths of responses.
 func decodeFailure(r io.Reader) (f Failure, err error) {
 	text, err := io.ReadAll(r)
 	if err == nil {

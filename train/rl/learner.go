@@ -41,6 +41,8 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 	})
 }
 
+// newLearner makes the learner of a run: it opens the reference policy if the objective needs one, the streams,
+// and their teachers. After an error the learner holds what was opened, for the caller to close.
 func newLearner(c Config, run *train.Run) (*learner, error) {
 	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds}}
 	var err error

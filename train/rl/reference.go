@@ -122,6 +122,7 @@ func (r *reference) follow(trained *policy.Policy, share float64) error {
 	return env.Upload(to)
 }
 
+// close frees what the reference holds, as far as it was made.
 func (r *reference) close() {
 	if r.learner != nil {
 		r.learner.Close()

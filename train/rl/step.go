@@ -202,6 +202,7 @@ type stepState struct {
 	Base    *lora.Base `json:"base,omitempty"` // the model of an adapter, if it is known
 }
 
+// readState reads the optimizer's state out of a folder of an earlier step.
 func readState(dir string, o *runtime.Optimizer) error {
 	path := filepath.Join(dir, stateFile)
 	text, err := files.ReadIn(path, 1<<20)

@@ -159,6 +159,7 @@ func (s *Saver) closeCopies() {
 	s.copies = nil
 }
 
+// write writes a checkpoint of a snapshot into the run's folder, and removes old ones.
 func (s *Saver) write(snap Snapshot) error {
 	began := time.Now()
 	if err := s.Folder.check(); err != nil {

@@ -65,6 +65,8 @@ type compiler struct {
 	free    []int              // arrays of intermediate results that nothing reads any more
 }
 
+// compile gives each input a scalar or an array, and then makes a step of each node that an output needs, in
+// order.
 func (c *compiler) compile() error {
 	for _, in := range c.program.Inputs {
 		switch {

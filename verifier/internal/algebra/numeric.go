@@ -154,6 +154,7 @@ func (e *numeric) symbol(name string) ball.Complex {
 // unknown is a number between 1/2 and 2 made from a hash.
 func (e *numeric) unknown(h uint64) ball.Complex { return e.ratio(int64(1<<20+h%(3<<20)), 1<<21) }
 
+// constant is the value of pi, e or i; infinity is not a number.
 func (e *numeric) constant(name string) ball.Complex {
 	switch name {
 	case "pi":
