@@ -103,7 +103,7 @@ type evaluation struct {
 	by     eval.Evaluator
 }
 
-// parts divides the suites into those that are sampled alike.
+// parts divides the suites into evaluations, each of suites that are sampled alike.
 func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 	if o.Resume && o.Out == "" {
 		return nil, usagef("--resume needs --out, the file to go on with")
@@ -186,7 +186,7 @@ func (r *resolved) forSuite(i int) rl.Config {
 	return config
 }
 
-// open opens the suites and the model.
+// open opens the reward, the suites and the model, and notes for the report how all are set.
 func (x *evaluation) open(c *cobra.Command) (err error) {
 	if x.by.Reward, err = reward.WithExtract(x.config.Reward.Rule, x.config.Eval.Extract); err != nil {
 		return usageError{err}
@@ -240,7 +240,7 @@ func (x *evaluation) close() {
 	}
 }
 
-// evaluate samples and grades the suites.
+// evaluate opens the suites and the model on every rank, samples and grades the suites, and returns the report.
 func (x *evaluation) evaluate(c *cobra.Command, t *ranks.Group) (eval.Report, error) {
 	var none eval.Report
 	defer x.close()

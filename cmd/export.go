@@ -25,7 +25,7 @@ type exportOptions struct {
 	Blocks int    `range:"[1,64]" help:"in how many blocks of queries layers compute attention; more take less memory with long rows"`
 }
 
-// run writes or prints the graphs.
+// run writes the graphs of a model to a folder, or prints their inputs and outputs.
 func (o exportOptions) run(c *cobra.Command, r *resolved) error {
 	provider, ok := map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[r.Runtime.Device]
 	switch {

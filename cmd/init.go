@@ -33,7 +33,7 @@ type initOptions struct {
 	DType     string `flag:"dtype" choice:"auto float32 float16 bfloat16" note:"auto is float32, and for --model its own" help:"type of the tensors"`
 }
 
-// run writes the folder.
+// run writes a model folder: one of random weights in the shape of --config, or that of --model.
 func (o initOptions) run(c *cobra.Command) error {
 	if o.Config == "" && o.Model == "" {
 		return usagef("give --config, the shape of a model with random weights, or --model, one to write as it is")
@@ -86,7 +86,7 @@ func (o initOptions) run(c *cobra.Command) error {
 	return nil
 }
 
-// copy writes the folder of a model with its weights.
+// copy writes the folder of --model, read as training reads it, with its weights in the wanted type.
 func (o initOptions) copy(c *cobra.Command) error {
 	dir, remove, err := unpackedModel(c, o.Model)
 	if err != nil {

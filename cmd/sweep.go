@@ -154,7 +154,7 @@ func (s *opened) checkModels(c *cobra.Command) error {
 	return nil
 }
 
-// run trains the runs and prints their results.
+// run trains the runs that are left and prints the results of all; with --list it prints the runs alone.
 func (s *opened) run(c *cobra.Command) error {
 	if s.List {
 		for _, r := range s.runs {

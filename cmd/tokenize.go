@@ -33,7 +33,7 @@ type tokenizeOptions struct {
 	SkipSpecial bool `help:"with --decode: leave special tokens out"`
 }
 
-// run tokenizes, or the reverse.
+// run turns lines of texts or chats into ids, or with --decode ids into texts.
 func (o tokenizeOptions) run(c *cobra.Command, args []string, r *resolved) error {
 	chats, _ := c.Flags().GetBool("chat")
 	switch {

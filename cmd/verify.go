@@ -32,7 +32,7 @@ type verifyOptions struct {
 	WorkedOut bool   `help:"where the gold is a number, an answer has to work it out: 4+18 is not right for 22"`
 }
 
-// run verifies the input and prints the verdicts.
+// run verifies each line of the input, and prints its verdict or, with --explain, what led to it.
 func (o verifyOptions) run(c *cobra.Command, args []string) error {
 	mode, err := verifier.ParseMode(o.Extract)
 	if err != nil {

@@ -173,11 +173,11 @@ func (m *arrowMessages) read(n int64) []byte {
 	return b
 }
 
-// buffers checks where the buffers of a record batch are, and the sizes to which the library is to
-// decompress them. A compressed buffer begins with its decompressed length, or with -1 if it is not
+// buffers checks where the buffers of a record batch lie in its body, and counts the sizes to which the library
+// is to decompress them. A compressed buffer begins with its decompressed length, or with -1 if it is not
 // compressed.
 func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
-	o := flatbuffers.UOffsetT(batch.Offset(slot(2))) // the field of buffers; 3 is that of the compression
+	o := flatbuffers.UOffsetT(batch.Offset(slot(2))) // field 2 of RecordBatch are the buffers, 3 is the compression
 	total := int64(0)
 	for i := 0; o != 0 && i < batch.VectorLen(o); i++ {
 		at := batch.Vector(o) + flatbuffers.UOffsetT(16*i)

@@ -209,17 +209,20 @@ func levels(b []byte, size int32, encoding format.Encoding, highest, n int) (lis
 	return list, b[size:]
 }
 
-// runs fills a list with numbers of so many bits each in the encoding RLE: runs of one value mixed
-// with packed groups of eight. The library makes as many numbers as a run states.
+// runs fills list with numbers of width bits each out of b, in the encoding RLE: runs of one value mixed with packed
+// groups of eight. The library would make as many numbers as a run states, however many that is.
 func runs[T byte | int32](b []byte, width int, list []T) {
 	damagedIf(width > 32, "numbers of %d bits", width)
 	b = append(slices.Clip(b), make([]byte, 8)...) // a number is read with the bytes after it
 	for len(list) > 0 {
 		head, size := binary.Uvarint(b)
 		damagedIf(size <= 0 || head>>1 > uint64(len(list)+1<<20), "a run of %d values, and %d are left", head>>1, len(list))
-		n, step, octets, mask := int(head>>1), 0, (width+7)/8, uint64(1)<<((width+7)/8*8)-1
-		if head&1 == 1 {
-			n, step, octets, mask = 8*n, width, width*n, 1<<width-1
+		n, step := int(head>>1), 0 // one value, in whole bytes, is read n times
+		octets := (width + 7) / 8
+		mask := uint64(1)<<(8*octets) - 1
+		if head&1 == 1 { // n groups of eight numbers, bit after bit
+			octets = width * n
+			n, step, mask = 8*n, width, 1<<width-1
 		}
 		b = b[size:]
 		damagedIf(octets > len(b)-8, "a run that ends early")

@@ -24,8 +24,8 @@ type adaptive struct {
 	state map[string]float64 // by the name of a role, or the key of a coefficient
 }
 
-// lasts says whether anything is remembered with a rule for advantages.
-func (a adaptive) lasts(rule string) bool {
+// keepsState says whether anything is remembered from step to step, with a rule for advantages.
+func (a adaptive) keepsState(rule string) bool {
 	return rule == "rae" || a.KLTarget != 0 || a.EntropyTarget != 0
 }
 
@@ -71,10 +71,12 @@ func (a adaptive) average(averages map[string]float64, t Trajectory) {
 //	kl_reward          likewise, kl the mean over responses of their mean OldLogProb - RefLogProb, as in verl
 //	entropy_bonus      rises by entropy_step if the mean entropy is at most entropy_target, else falls (D85)
 func (s *Shared) Observe(b Batch) {
-	if !s.lasts(s.Advantage) {
+	if !s.keepsState(s.Advantage) {
 		return
 	}
-	state, tokens, kl, distance, responses, entropy := map[string]float64{}, float64(b.Tokens()), 0.0, 0.0, 0.0, 0.0
+	state, tokens := map[string]float64{}, float64(b.Tokens())
+	kl, entropy := 0.0, 0.0         // means over all tokens
+	distance, responses := 0.0, 0.0 // the sum of the responses' means, and how many have a reference
 	maps.Copy(state, s.state)
 	for _, t := range b.Trajectories {
 		if s.Advantage == "rae" {
@@ -121,7 +123,7 @@ func (s *Shared) MarshalText() ([]byte, error) {
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *Shared) UnmarshalText(text []byte) error {
 	state := map[string]float64{}
-	if len(text) > 0 && !s.lasts(s.Advantage) {
+	if len(text) > 0 && !s.keepsState(s.Advantage) {
 		return errors.New("a state is given, but with these settings the objective keeps none: leave it out")
 	}
 	if len(text) > 0 {

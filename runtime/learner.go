@@ -107,7 +107,8 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	return l, nil
 }
 
-// open loads all Programs except those of the layers, which Forward loads.
+// open makes the memory of the gradients, unless it only scores, and loads all Programs except those of the
+// layers, which Forward loads.
 func (l *Learner) open() (err error) {
 	if !l.options.ScoreOnly {
 		if l.Gradients, err = models.NewWeights(l.ring.Trained().Layout); err != nil {

@@ -492,8 +492,8 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 	return c.say(false, "different equations")
 }
 
-// solves reports whether an equation gives the value of a letter by a division, y = 1/x, for
-// which difference, which is linear in the letter, is zero: xy - 1.
+// solves reports whether equation gives the value of a letter by a division, y = 1/x, at which difference is
+// zero: xy - 1, which is linear in the letter and so has no other zero.
 func (c *comparer) solves(equation, difference *latex.Node) bool {
 	as, ok := assignmentOf(equation)
 	divides := func(n *latex.Node) bool { return n.Op == latex.Div && len(algebra.Variables(n.Args[1])) > 0 }
@@ -505,6 +505,7 @@ func (c *comparer) solves(equation, difference *latex.Node) bool {
 		outcome, _ := c.algebra.Equal(x, y)
 		return outcome == algebra.Equal
 	}
+	// A function D of y is linear if D(0) + D(2y) = 2 D(y). It then has one zero, unless D = D(0).
 	doubled := &latex.Node{Op: latex.Add, Args: []*latex.Node{at(integer(0)), at(product(integer(2), as.name))}}
 	return same(at(as.value), integer(0)) && same(doubled, product(integer(2), difference)) && !same(difference, at(integer(0)))
 }

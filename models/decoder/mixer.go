@@ -60,7 +60,8 @@ func (o operand) rows() (n int) {
 	return n
 }
 
-// states returns what the cache keeps of a row.
+// states lists the tensors that the cache keeps of a row: keys and values of a layer with attention, a window
+// and a memory of the others.
 func (a Architecture) states() (list []models.State) {
 	add := func(layer int, role models.Role, t models.DType, shape ...int) {
 		list = append(list, models.State{Use: models.Use{Role: role, Layer: layer}, Type: t, Shape: shape})
@@ -161,7 +162,7 @@ func (a decoding) recurrent(g *graph.Graph, ids *graph.Node, prompts bool, parts
 	return func(layer int) rowwise { return a.ofTokens(g, layer, active) }
 }
 
-// ofPrompts is the rowwise of prompts.
+// ofPrompts is the rowwise of a layer for prompts [B,T], which also makes the first states of their rows.
 func (a decoding) ofPrompts(g *graph.Graph, layer int, ids, valid, window *graph.Node) rowwise {
 	return rowwise{
 		func(x *graph.Node) *graph.Node { return graph.Rows(x, ids) },
@@ -184,7 +185,8 @@ func (a decoding) ofPrompts(g *graph.Graph, layer int, ids, valid, window *graph
 		}}
 }
 
-// ofTokens is the rowwise of one token of each row of the cache.
+// ofTokens is the rowwise of a layer for one token of each row, which reads and updates the states in the
+// cache.
 func (a decoding) ofTokens(g *graph.Graph, layer int, active []*graph.Node) rowwise {
 	before := func(role models.Role, part int) *graph.Node {
 		return a.cached(g, a.state(layer, role), part, len(active))

@@ -58,8 +58,8 @@ func RopeObject(c *models.ConfigFile) *models.ConfigFile {
 	return c.Object("rope_parameters")
 }
 
-// read returns the rotary embedding of one object. Members that would change the
-// computation in another way are errors.
+// read returns the rotary embedding that r, an object in the config.json c, states; s has what holds without
+// it. Members that would change the computation in another way are errors.
 func (s rope) read(c, r *models.ConfigFile) rope {
 	typeKey := "rope_type"
 	if !r.Has(typeKey) {
@@ -107,7 +107,7 @@ var scalings = map[string]struct {
 	"longrope": {longropeKeys, readLongrope},
 }
 
-// needed reads a number that an object must have.
+// needed reads a number that an object must have for a rope_type.
 func needed(r *models.ConfigFile, kind, key string) float64 {
 	if !r.Has(key) {
 		r.Fail("no %s, which rope_type %q needs", key, kind)

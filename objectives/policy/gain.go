@@ -107,7 +107,7 @@ func (x *response) capped() {
 	}
 }
 
-// leaveOut sets out.
+// leaveOut sets x.out, which says of each token whether the bound leaves it out.
 func (x *response) leaveOut() {
 	if !x.masks {
 		return

@@ -35,7 +35,8 @@ func (w word) number() float64 {
 	return x
 }
 
-// logRatios sets sure and lam.
+// logRatios sets x.sure and x.lam, the log-ratios of each token: sure at the detached log-probs, lam at those
+// that have a gradient. They are one slice where nothing differs.
 func (x *response) logRatios() {
 	n := len(x.t.LogProb)
 	x.rooms[0], x.rooms[1], x.z = room(x.rooms[0], n), room(x.rooms[1], n), room(x.z, n)
@@ -58,7 +59,8 @@ func (x *response) logRatios() {
 	}
 }
 
-// scopes sets from and to.
+// scopes sets x.from and x.to: the ratio of token j is a mean over the tokens from[j] to to[j]-1, by the
+// setting scope.
 func (x *response) scopes() {
 	n, begin, turn := len(x.to), 0, 0
 	for j := range n {

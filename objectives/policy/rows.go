@@ -196,9 +196,9 @@ func Describe(name string) string {
 	r := rows[at]
 	text := fmt.Sprintf("%s\n\n  %s\n\nsettings: %s\nsource: %s\n", r.family, r.loss, r.point, r.source)
 	near := slices.Clone(rows)
-	slices.SortStableFunc(near, func(x, y row) int { return len(r.other(x)) - len(r.other(y)) })
+	slices.SortStableFunc(near, func(x, y row) int { return len(r.differences(x)) - len(r.differences(y)) })
 	for _, x := range near[1:4] {
-		text += fmt.Sprintf("%s differs in: %s\n", x.name, strings.Join(r.other(x), " "))
+		text += fmt.Sprintf("%s differs in: %s\n", x.name, strings.Join(r.differences(x), " "))
 	}
 	text += "advantages: hierarchical is for onering weights, which takes roles and episodes: in a run all responses to a prompt have one role, where it is " +
 		"centered (rae compares with the role's past)"
@@ -208,8 +208,9 @@ func Describe(name string) string {
 	return text + "\n"
 }
 
-// other lists the settings of x that r states otherwise or not at all, and with a minus those of r that x does not state.
-func (r row) other(x row) (list []string) {
+// differences lists the settings of x that r states otherwise or not at all, and with a minus those of r that x
+// does not state.
+func (r row) differences(x row) (list []string) {
 	mine, others := strings.Fields(r.point), strings.Fields(x.point)
 	key := func(setting string) string { return setting[:strings.Index(setting, "=")+1] }
 	for _, setting := range others {

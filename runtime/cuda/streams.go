@@ -12,8 +12,8 @@ import (
 	"onering/runtime"
 )
 
-// Lock implements runtime.Streams. Its two streams for copies exist until the process
-// ends.
+// Lock implements runtime.Streams: it pins bytes of the host (cudaHostRegister). The first call makes the two
+// streams for copies, which exist until the process ends.
 func (m *memory) Lock(host []byte) error {
 	if os.Getenv(unpinned) != "" {
 		return fmt.Errorf("%s is set", unpinned)

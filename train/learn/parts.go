@@ -163,7 +163,8 @@ func (c *crew) spreadFloats(x []float32, bounds []int) error {
 	return c.ranks.Spread(models.Bytes(x[bounds[0]:bounds[len(bounds)-1]]), at)
 }
 
-// each calls move for the buckets of an arena, one after the other.
+// each calls move with the data of w for each bucket, one after the other; bounds are where the ranks' parts of
+// a bucket begin and end.
 func each(buckets [][]int, w *models.Weights, move func(x []float32, bounds []int) error) error {
 	for _, b := range buckets {
 		if err := move(w.Data, b); err != nil {

@@ -77,7 +77,7 @@ func (l *local) gone(ctx context.Context, peer int) error {
 	return fmt.Errorf("ranks: rank %d has left the run", peer)
 }
 
-// Send implements Transport.
+// Send implements Transport: it returns once the receiver has copied b.
 func (l *local) Send(ctx context.Context, to, tag int, b []byte) error {
 	c, err := l.channel(route{l.rank, to, tag})
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *local) Send(ctx context.Context, to, tag int, b []byte) error {
 	return l.gone(ctx, to)
 }
 
-// Recv implements Transport.
+// Recv implements Transport: it copies the next message of the route into b, which must have its length.
 func (l *local) Recv(ctx context.Context, from, tag int, b []byte) error {
 	c, err := l.channel(route{from, l.rank, tag})
 	if err != nil {
@@ -116,7 +116,8 @@ func (l *local) Recv(ctx context.Context, from, tag int, b []byte) error {
 	return l.gone(ctx, from)
 }
 
-// Exchange implements Transport.
+// Exchange implements Transport: it sends out[r] to and receives in[r] from each rank r at the same time; empty
+// ones are left out. The first error ends the others.
 func (l *local) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -9,7 +9,8 @@ import (
 // other ranks' elements take as much memory again.
 const atOnce = 4 << 20
 
-// Share implements learn.Ranks.
+// Share implements learn.Ranks: each row is filled on all ranks with what the rank owner[i] has in it. Every
+// rank sends all of its rows as one message.
 func (g *Group) Share(owner []int, rows ...[][]float64) error {
 	if g.Size() == 1 {
 		return nil

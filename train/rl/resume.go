@@ -19,7 +19,7 @@ import (
 	"onering/train/rundir"
 )
 
-// Plan implements train.Task.
+// Plan implements train.Task: it states which settings decide the run, what it saves, and when it stops.
 func (t *trainer) Plan() train.Plan {
 	c, decides := t.Config, decisive(t.Config)
 	for _, s := range t.learner.streams {
@@ -186,7 +186,8 @@ func eachField(v reflect.Value, visit func(f reflect.StructField, v reflect.Valu
 // depend on it.
 const roundsKey = "train.rounds"
 
-// Restore implements train.Task.
+// Restore implements train.Task: it refuses changes that the checkpoint cannot bear, and takes up the order of
+// problems, the learner and an unfinished round.
 func (t *trainer) Restore(from train.Checkpoint) error {
 	s, dir := from.State, from.Dir
 	for _, c := range from.Changed {

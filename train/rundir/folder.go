@@ -214,7 +214,7 @@ func (f *Folder) Rewind(s State, log *slog.Logger) error {
 	return nil
 }
 
-// rewind is Rewind.
+// rewind is Rewind without the file's name in errors.
 func (f *Folder) rewind(s State, log *slog.Logger) error {
 	info, err := f.metrics.Stat()
 	if err != nil {

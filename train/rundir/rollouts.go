@@ -84,7 +84,7 @@ type GreedyLine struct {
 // the slice is nil or empty: a checkpoint does not tell the two apart.
 type rounded[F float32 | float64] []F
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON writes five digits of each number.
 func (x rounded[F]) MarshalJSON() ([]byte, error) {
 	if len(x) == 0 {
 		return []byte("null"), nil

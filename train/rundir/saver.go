@@ -170,7 +170,7 @@ func (s *Saver) write(snap Snapshot) error {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
 	dir := CheckpointDir(s.Folder.Dir, snap.State.Step)
-	snap.written = s.Folder.sum(snap.written, snap.State, s.Log)
+	snap.written = s.Folder.addSums(snap.written, snap.State, s.Log)
 	if err := snap.write(dir); err != nil {
 		return fmt.Errorf("train: checkpoint of step %d: %w", snap.State.Step, err)
 	}

@@ -70,9 +70,10 @@ func (f *Folder) sizes() written {
 	return w
 }
 
-// sum completes sizes with sums, and adds the files of finished rounds, of which it reads only the new ones. A
-// file that cannot be read is left out: the checkpoint is worth more than its sum.
-func (f *Folder) sum(w written, s State, log *slog.Logger) written {
+// addSums completes the files and sizes of w with SHA-256 sums, and adds the files of finished rounds, of which
+// it reads only the new ones. A file that cannot be read is left out: the checkpoint is worth more than its
+// sum.
+func (f *Folder) addSums(w written, s State, log *slog.Logger) written {
 	for _, dir := range []string{rolloutsDir, evaluationsDir} {
 		for _, path := range files.Glob(f.Dir, dir+"/round-*.jsonl") {
 			n, name := 0, dir+"/"+filepath.Base(path)

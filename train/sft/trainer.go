@@ -214,7 +214,8 @@ func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	return s, err
 }
 
-// Recall implements train.Task.
+// Recall implements train.Task: it notes a finding, or the first and newest loss of steps or of evaluations,
+// for the summary.
 func (t *trainer) Recall(r metrics.Record) {
 	if f, ok := doctor.FindingOf(r); ok {
 		t.summary.Diagnoses = append(t.summary.Diagnoses, f)
@@ -321,7 +322,8 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 	return t.stepDone(n, append(record, t.run.Clock.Take()...)), nil
 }
 
-// stepDone returns the result of step number n, from 1.
+// stepDone returns the result of step number n, from 1: its record, what to print, and whether an evaluation or
+// a checkpoint is next.
 func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 	t.Recall(record)
 	t.run.Observer.Advance(1)
@@ -460,7 +462,7 @@ func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 	return done, os.Remove(whole)
 }
 
-// Plan implements train.Task.
+// Plan implements train.Task: it states which settings decide the run, what it saves, and when it stops.
 func (t *trainer) Plan() train.Plan {
 	c, facts := t.Config, train.FactsOf(t.run.Policy)
 	facts.Settings, facts.Steps, facts.Data = train.Values(&c), t.steps(), t.known
@@ -524,7 +526,7 @@ func (t *trainer) Save(s *rundir.Snapshot) error {
 	return nil
 }
 
-// Restore implements train.Task.
+// Restore implements train.Task: it refuses changed settings, and takes up the log-probs of the first policy.
 func (t *trainer) Restore(from train.Checkpoint) error {
 	if len(from.Changed) > 0 {
 		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it "+

@@ -234,8 +234,9 @@ func isCrooked(n *latex.Node) bool {
 	return false
 }
 
-// isTame reports whether the points show every step and corner of n: the constants in it are
-// ordinary, below a corner there is no other, and below a step there are only polynomials.
+// isTame reports whether sampled points show every step and corner of n: the constants in it are ordinary,
+// below a corner there is no other, and below a step there are only polynomials. inside says that n stands
+// below a corner, step below a step.
 func (c *Checker) isTame(n *latex.Node, inside, step bool) bool {
 	switch {
 	case n == nil || n.Op == latex.Const && !step:
@@ -269,8 +270,8 @@ func (c *Checker) isTame(n *latex.Node, inside, step bool) bool {
 	return n.Every(func(arg *latex.Node) bool { return c.isTame(arg, inside, step) })
 }
 
-// withoutSteps puts an unknown in the place of each term whose steps and corners no points
-// show, where both sides have it; ok is false if only one has.
+// withoutSteps puts an unknown in the place of each term with steps (floor) or corners (|x|) that sampled
+// points would miss. ok is false unless both sides have the same such terms.
 func (c *Checker) withoutSteps(a, b *latex.Node) (x, y *latex.Node, ok bool) {
 	mult := factorLetters(a, b)
 	var replaced func(n *latex.Node, seen map[string]bool) *latex.Node

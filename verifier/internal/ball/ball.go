@@ -236,7 +236,8 @@ func lower(b Real) size {
 // Abs is |a|.
 func (c *Context) Abs(a Real) Real { return Real{c.newFloat().Abs(a.float()), a.radius()} }
 
-// Sqrt is the root of a, which is not negative.
+// Sqrt is the root of a. It is undefined for negative numbers, and undecided where the radius is more than half
+// of a.
 func (c *Context) Sqrt(a Real) Real {
 	if a.IsZero() {
 		return a
