@@ -296,7 +296,9 @@ func deltasEnd(b []byte, most int) int {
 		at += size
 		return int(x)
 	}
-	block, minis, left, _ := number(), number(), number()-1, number()
+	block, minis := number(), number() // differences of a block, and the parts that it has
+	left := number() - 1               // differences in all
+	number()                           // the first number
 	damagedIf(block <= 0 || block > 1<<20 || minis <= 0 || block%minis != 0 || left >= most || left < -1,
 		"blocks of %d numbers in %d parts, %d in all", block, minis, left+1)
 	for left > 0 {

@@ -296,7 +296,8 @@ func (a *arena) view(first int, shape ...int64) (*Value, error) {
 	return a.viewIn(models.F32, first, shape...)
 }
 
-// viewIn is view of the elements in a type: float32, or that of the copy.
+// viewIn returns a Value over the elements from first on, as many as the shape has, in a type: float32, or that
+// of the copy.
 func (a *arena) viewIn(d models.DType, first int, shape ...int64) (*Value, error) {
 	if d != models.F32 {
 		return a.copy.view(first, shape...)

@@ -261,7 +261,8 @@ func awaken() {
 	}
 }
 
-// open loads the session if it is not loaded yet.
+// open loads the Program whose session the threads run while they sleep, and makes its input, if there are none
+// yet.
 func (r *resting) open(e *Env) error {
 	if r.session != nil {
 		return nil

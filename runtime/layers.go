@@ -231,8 +231,8 @@ func (a *activations) input(i int, keep bool) *buffer {
 	return &a.x[i]
 }
 
-// stashed returns the buffers of layer i's stash: its own if the pass is kept. Those of
-// an earlier pass that kept more are freed.
+// stashed returns the buffers of layer i's stash, or where the pass is not kept those of one stash for all
+// layers. Those of an earlier pass that kept more are freed.
 func (a *activations) stashed(i int, keep bool, ports []models.Port) []buffer {
 	if !keep {
 		i = 0

@@ -202,9 +202,9 @@ func (f fitting) call(v jinja.Value) jinja.Value {
 	return d
 }
 
-// oneCallEach gives each call of an answer with several an answer of its own, which its result
-// follows, if the template refuses several calls in one answer or writes the first alone, as
-// Llama 3's. render renders the template with messages.
+// oneCallEach gives each call of an answer with several an answer of its own, which its result follows, if the
+// template refuses several calls in one answer or writes the first alone, as Llama 3's: that is, if it writes
+// the same of firsts, the messages with the first calls alone. render renders the template with messages.
 func oneCallEach(messages []Message, render func([]Message) (string, error)) []Message {
 	var split, firsts []Message
 	for i := 0; i < len(messages); i++ {

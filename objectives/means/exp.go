@@ -62,7 +62,8 @@ func expSums(z []float64, p, lo, hi float64) (s1, s2 float64) {
 	return s1, s2
 }
 
-// expFill sets e to e^(p (z - anchor)) and returns the sum, as expSums does.
+// expFill sets e to e^(p (z - anchor)) and returns the sum. It computes each power as expSums does, by a table
+// of 2^(k/128) and a short series.
 func expFill(e, z []float64, p, lo, hi float64) (sum float64) {
 	e, top := e[:len(z)], anchor(p, lo, hi)
 	if math.Abs(p)*(hi-lo) >= expDomain {

@@ -106,7 +106,8 @@ func (p *reading) wrongForm() *Finding {
 	if math.IsNaN(p.record.Float("no_answer_share")) || p.unanswered < 0.3 || !p.answersKnown {
 		return nil
 	}
-	n, seen, right, last, such := 0.0, 0.0, 0.0, 0.0, ""
+	such := ""                                 // the text of one of the responses without an answer
+	n, seen, right, last := 0.0, 0.0, 0.0, 0.0 // how many there are, how many have one elsewhere, how many right ones there or at the end
 	for _, x := range p.graded {
 		if x.Answer != "" || x.Told {
 			continue

@@ -224,7 +224,7 @@ func (e MemoryEstimate) assumed() string {
 	return fmt.Sprintf("every prompt of %d tokens and every response of %d", e.PromptTokens, e.ResponseTokens)
 }
 
-// MarshalJSON writes each need by its name, with the other figures.
+// MarshalJSON writes each need by its name (weights_16_bits for weights in fewer bits), with the other figures.
 func (e MemoryEstimate) MarshalJSON() ([]byte, error) {
 	type figures MemoryEstimate
 	text, err := json.Marshal(figures(e))
