@@ -62,7 +62,7 @@ type encoder struct {
 	endTexts []string // the special tokens at which sampling stops, as text
 }
 
-// Encoder checks that the policy has what demonstrations need.
+// Encoder returns what encodes demonstrations for a policy, which must have a tokenizer and an end token.
 func (c Config) Encoder(p *policy.Policy) (*encoder, error) {
 	e := &encoder{config: c, policy: p, limit: c.Data.MaxTokens}
 	if d := c.Data.demonstrationData; d != nil {
@@ -130,7 +130,8 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	return x, nil
 }
 
-// whole returns all ids of a demonstration.
+// whole returns a demonstration that is not cut yet: a text, a conversation in the chat template, or a prompt
+// in the template with its response.
 func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 	t := e.policy.Tokenizer
 	if d.Whole {

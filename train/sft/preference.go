@@ -14,23 +14,23 @@ import (
 	"onering/train/metrics"
 )
 
-// newPreferring returns a trainer on preferences, each of which is the chosen and then the rejected
-// demonstration, or one that is labeled.
+// newPreferring returns a trainer on preferences: the rows of list are all pairs, the chosen and then the
+// rejected demonstration, or all single demonstrations with a label.
 func newPreferring(c Config, list, heldOut []data.Demonstration) (*trainer, error) {
-	t := &trainer{prefer: &preferring{loss: *c.Preference}, together: 2}
+	t := &trainer{prefer: &preferring{loss: *c.Preference}, responses: 2}
 	labeled := func(d data.Demonstration) bool { return d.Good != nil }
-	switch single := slices.ContainsFunc(list, labeled); {
-	case len(heldOut) > 0 && slices.ContainsFunc(heldOut, labeled) != single:
+	switch oneResponse := slices.ContainsFunc(list, labeled); {
+	case len(heldOut) > 0 && slices.ContainsFunc(heldOut, labeled) != oneResponse:
 		return nil, fmt.Errorf("train: --data and --eval-data: one has two responses in a row and the other one with a label: give both the same form")
-	case single && !c.Preference.mismatches():
+	case oneResponse && !c.Preference.usesMismatched():
 		return nil, settings.About(fmt.Errorf("train: --data: its rows have one response and a label, which --loss kto learns from; %s compares "+
 			"two responses to a prompt, in the columns %s and %s", c.Preference.Loss, c.Data.Chosen, c.Data.Rejected), "preference.loss")
-	case single:
-		t.together = 1
+	case oneResponse:
+		t.responses = 1
 	}
-	t.per = t.together
-	if c.Preference.mismatches() {
-		t.per *= 2
+	t.unitSize = t.responses
+	if c.Preference.usesMismatched() {
+		t.unitSize *= 2
 	}
 	return t, nil
 }
@@ -39,19 +39,19 @@ func newPreferring(c Config, list, heldOut []data.Demonstration) (*trainer, erro
 // examples of a preference follow each other: the chosen and the rejected one, or the only one,
 // and where the loss needs them their prompts with the responses of the preference before.
 type preferring struct {
-	loss  preferenceLoss
-	known bool // each example has its log-prob under the first policy
+	loss   preferenceLoss
+	scored bool // each example has its log-prob under the first policy
 }
 
-// mismatch adds to each preference of a set, which has so many examples, its prompts with the responses of
-// the one before.
-func mismatch(s *set, together int) {
+// addMismatched adds to each preference of a set, which has so many responses, its prompts with the responses
+// of the preference before.
+func addMismatched(s *set, responses int) {
 	list := s.Examples
 	s.Examples = nil
-	for i := 0; i < len(list); i += together {
-		s.Examples = append(s.Examples, list[i:i+together]...)
-		for k := range together {
-			prompt, other := list[i+k], list[(i+len(list)-together+k)%len(list)]
+	for i := 0; i < len(list); i += responses {
+		s.Examples = append(s.Examples, list[i:i+responses]...)
+		for k := range responses {
+			prompt, other := list[i+k], list[(i+len(list)-responses+k)%len(list)]
 			from, to := slices.Index(prompt.Learn, true), slices.Index(other.Learn, true)
 			s.Examples = append(s.Examples, Example{
 				IDs:   slices.Concat(prompt.IDs[:from], other.IDs[to:]),
@@ -61,9 +61,10 @@ func mismatch(s *set, together int) {
 	}
 }
 
-// open scores the responses under the first policy, if the loss compares with it.
-func (p *preferring) open(ctx context.Context, t *trainer) error {
-	if p.known || !p.loss.compares() {
+// scoreReference notes the log-probs of the responses under the first policy, once, if the loss compares with
+// it.
+func (p *preferring) scoreReference(ctx context.Context, t *trainer) error {
+	if p.scored || !p.loss.usesReference() {
 		return nil
 	}
 	for _, s := range t.sets() {
@@ -76,7 +77,7 @@ func (p *preferring) open(ctx context.Context, t *trainer) error {
 			s.Examples[i].reference = sum(row)
 		}
 	}
-	p.known = true
+	p.scored = true
 	return nil
 }
 
@@ -88,8 +89,8 @@ func sum(row []float64) (all float64) {
 	return all
 }
 
-// weigh returns the loss of examples whose scores are known; per of them make a preference, the first of
-// which are its responses.
+// weigh returns the loss of examples whose scores are known, and their preferences. Each per examples are a
+// preference, of which the first are its responses and the others mismatched ones.
 func (p *preferring) weigh(examples []Example, scores learn.Scores, responses, per int) (learn.Loss, []pair) {
 	scored := func(k int) response {
 		return response{sum(scores.LogProb[k]), examples[k].reference, len(scores.LogProb[k])}
@@ -127,18 +128,19 @@ func (p *preferring) weigh(examples []Example, scores learn.Scores, responses, p
 // record has the figures of pairs: the share in which the policy prefers the chosen
 // response more than the reference does, or a single response in the right sense, and by how much, times beta.
 func (p *preferring) record(pairs []pair) metrics.Record {
-	right, better, worse, n, good, bad := 0.0, 0.0, 0.0, float64(len(pairs)), 0.0, 0.0
+	chosen, rejected := 0.0, 0.0 // how many pairs have each
 	for _, x := range pairs {
-		good, bad = good+x.has("chosen"), bad+x.has("rejected")
+		chosen, rejected = chosen+x.has("chosen"), rejected+x.has("rejected")
 	}
+	right, better, worse := 0.0, 0.0, 0.0 // pairs in the right order; mean rewards of the chosen and of the rejected
 	for _, x := range pairs {
 		c, r := p.loss.Beta*x.chosen.ahead(), p.loss.Beta*x.rejected.ahead()
 		if c > r {
 			right++
 		}
-		better, worse = better+c/max(good, 1), worse+r/max(bad, 1)
+		better, worse = better+c/max(chosen, 1), worse+r/max(rejected, 1)
 	}
-	return metrics.Record{}.With("accuracy", right/n).With("margin", better-worse).With("reward_chosen", better).With("reward_rejected", worse)
+	return metrics.Record{}.With("accuracy", right/float64(len(pairs))).With("margin", better-worse).With("reward_chosen", better).With("reward_rejected", worse)
 }
 
 // save returns the log-probs of the sets' examples under the first policy as the text of a
@@ -146,7 +148,7 @@ func (p *preferring) record(pairs []pair) metrics.Record {
 func (p *preferring) save(sets []*set) string {
 	var bytes []byte
 	for _, s := range sets {
-		for i := 0; i < len(s.Examples) && p.known; i++ {
+		for i := 0; i < len(s.Examples) && p.scored; i++ {
 			bytes = binary.LittleEndian.AppendUint64(bytes, math.Float64bits(s.Examples[i].reference))
 		}
 	}
@@ -159,7 +161,7 @@ func (p *preferring) restore(text string, sets []*set) error {
 	for _, s := range sets {
 		responses += len(s.Examples)
 	}
-	if !p.loss.compares() {
+	if !p.loss.usesReference() {
 		responses = 0
 	}
 	bytes, err := base64.StdEncoding.DecodeString(text)
@@ -172,6 +174,6 @@ func (p *preferring) restore(text string, sets []*set) error {
 			bytes = bytes[8:]
 		}
 	}
-	p.known = responses > 0
+	p.scored = responses > 0
 	return nil
 }

@@ -19,11 +19,11 @@ func defaultLoss() preferenceLoss {
 	return preferenceLoss{Loss: "dpo", Beta: 0.1, Margin: 0.5, Desirable: 1, Undesirable: 1}
 }
 
-// compares says whether the loss compares the policy with what it was at the beginning.
-func (s preferenceLoss) compares() bool { return s.Loss != "simpo" && s.Loss != "orpo" }
+// usesReference says whether the loss compares the policy with what it was at the beginning.
+func (s preferenceLoss) usesReference() bool { return s.Loss != "simpo" && s.Loss != "orpo" }
 
-// mismatches says whether the loss needs responses to other prompts.
-func (s preferenceLoss) mismatches() bool { return s.Loss == "kto" }
+// usesMismatched says whether the loss needs responses to other prompts.
+func (s preferenceLoss) usesMismatched() bool { return s.Loss == "kto" }
 
 // A response is the log-prob of a whole response under the policy and under the reference,
 // sums over its tokens in nats, and the number of tokens.

@@ -61,7 +61,7 @@ func TestPreferences(t *testing.T) {
 		if end.Steps != 8 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || last.Float("accuracy") < 0.8 || last.Float("margin") <= 0 || !c.Finished() {
 			t.Errorf("%s: the run came to %+v, %v", loss, end, last)
 		}
-		if first := whole.records[0]; c.Preference.compares() && (first.Float("margin") != 0 || first.Get("kind") != "eval") {
+		if first := whole.records[0]; c.Preference.usesReference() && (first.Float("margin") != 0 || first.Get("kind") != "eval") {
 			t.Errorf("%s: the first policy is ahead of itself: %v", loss, first)
 		}
 		want := filesOf(t, c.Output.Dir)
@@ -110,7 +110,7 @@ func TestMismatch(t *testing.T) {
 		return Example{IDs: []int32{prompt, prompt, response}, Learn: []bool{false, false, true}}
 	}
 	s := &set{Examples: []Example{example(1, 2), example(1, 3), example(4, 5), example(4, 6)}}
-	mismatch(s, 2)
+	addMismatched(s, 2)
 	var got []string
 	for _, x := range s.Examples {
 		got = append(got, fmt.Sprint(x.IDs, x.Learn[2]))
@@ -145,7 +145,7 @@ func TestSinglePreferences(t *testing.T) {
 		t.Errorf("dpo of single responses: %v", err)
 	}
 	s := &set{Examples: []Example{{IDs: []int32{1, 2}, Learn: []bool{false, true}}, {IDs: []int32{3, 4}, Learn: []bool{false, true}, bad: true}}}
-	if mismatch(s, 1); fmt.Sprint(s.Examples[1].IDs, s.Examples[3].IDs) != "[1 4] [3 2]" {
+	if addMismatched(s, 1); fmt.Sprint(s.Examples[1].IDs, s.Examples[3].IDs) != "[1 4] [3 2]" {
 		t.Errorf("mismatched: %v", s.Examples)
 	}
 }

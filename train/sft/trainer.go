@@ -29,21 +29,21 @@ import (
 type trainer struct {
 	Config Config
 
-	run      *train.Run
-	log      *slog.Logger
-	learn    *set
-	heldOut  *set // nil if nothing is held out
-	summary  Summary
-	order    []int // the order of the demonstrations in pass number pass, counted from 1
-	pass     int
-	shown    bool // the observer knows that steps have begun
-	finished bool // the model is written
+	run        *train.Run
+	log        *slog.Logger
+	learn      *set
+	heldOut    *set // nil if nothing is held out
+	summary    Summary
+	order      []int // the order of the demonstrations in pass number pass, counted from 1
+	pass       int
+	stepsBegun bool // the observer knows that steps have begun
+	finished   bool // the model is written
 
-	known []doctor.Finding // what is wrong before the first step
-	// together is how many demonstrations are learned as one, and per how many examples that takes: 1, or
-	// those of a preference.
-	together, per int
-	prefer        *preferring // nil unless the run is on preferences
+	findings []doctor.Finding // what is wrong before the first step
+	// A unit is what is drawn and counted: a demonstration, or a preference. Its first responses examples, 2 of a
+	// pair and else 1, are learned; of its unitSize examples the others are mismatched ones, which the loss needs.
+	responses, unitSize int
+	prefer              *preferring // nil unless the run is on preferences
 }
 
 var _ train.Task = (*trainer)(nil)
@@ -70,7 +70,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t := &trainer{together: 1, per: 1}
+	t := &trainer{responses: 1, unitSize: 1}
 	if c.Preference != nil {
 		var err error
 		if t, err = newPreferring(c, list, heldOut); err != nil {
@@ -80,7 +80,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 	return t, t.open(c, s, list, heldOut)
 }
 
-// open encodes the demonstrations and opens the run.
+// open sets the demonstrations to learn and to hold out, encodes them, and opens the run.
 func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstration) error {
 	t.Config, t.log = c, s.Log
 	encoder, err := c.Encoder(s.Policy)
@@ -88,21 +88,21 @@ func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstrati
 		return err
 	}
 	if c.Data.HeldOut > 0 {
-		if list, heldOut, err = split(list, t.together, c.Data.HeldOut, c.Train.Seed); err != nil {
+		if list, heldOut, err = split(list, t.responses, c.Data.HeldOut, c.Train.Seed); err != nil {
 			return err
 		}
 	}
-	if t.learn, err = encoder.EncodeAll(list, t.together, "--data", s.Log); err != nil {
+	if t.learn, err = encoder.EncodeAll(list, t.responses, "--data", s.Log); err != nil {
 		return err
 	}
 	if len(heldOut) > 0 {
-		if t.heldOut, err = encoder.EncodeAll(heldOut, t.together, "--eval-data", s.Log); err != nil {
+		if t.heldOut, err = encoder.EncodeAll(heldOut, t.responses, "--eval-data", s.Log); err != nil {
 			return err
 		}
 	}
 	for _, s := range t.sets() {
-		if t.per > t.together {
-			mismatch(s, t.together)
+		if t.unitSize > t.responses {
+			addMismatched(s, t.responses)
 		}
 	}
 	t.run, err = train.New(s, c.Model.Path, c.Distributed, learn.Options{
@@ -110,14 +110,14 @@ func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstrati
 		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.prefer == nil),
 	})
 	if err == nil && t.prefer == nil && s.Ranks.Size() == 1 && s.Policy.Tokenizer.CheckChat() == nil {
-		t.known = t.inChat(encoder, list)
+		t.findings = t.missesTemplate(encoder, list)
 	}
 	return err
 }
 
-// inChat says whether the model knows the responses to prompts that are texts better behind its
+// missesTemplate says whether the model knows the responses to prompts that are texts better behind its
 // chat template than behind the prompts as they are learned. A few demonstrations show it.
-func (t *trainer) inChat(bare *encoder, list []data.Demonstration) []doctor.Finding {
+func (t *trainer) missesTemplate(bare *encoder, list []data.Demonstration) []doctor.Finding {
 	c := t.Config
 	c.Model.Template = "chat"
 	chat, err := c.Encoder(bare.policy)
@@ -159,7 +159,7 @@ func (t *trainer) sets() []*set {
 	return []*set{t.learn, t.heldOut}
 }
 
-// split holds out a share of the demonstrations, of which so many belong together.
+// split holds out a share of the units, each of which is so many demonstrations that belong together.
 func split(list []data.Demonstration, together int, share float64, seed int64) (kept, heldOut []data.Demonstration, err error) {
 	all := len(list) / together
 	n := max(1, int(math.Round(share*float64(all))))
@@ -189,7 +189,7 @@ func (t *trainer) perEpoch() int {
 }
 
 // units is how many demonstrations or preferences are learned.
-func (t *trainer) units() int { return len(t.learn.Examples) / t.per }
+func (t *trainer) units() int { return len(t.learn.Examples) / t.unitSize }
 
 // steps returns how many steps the whole run takes.
 func (t *trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
@@ -264,7 +264,7 @@ func (t *trainer) batch(step int) (examples []Example) {
 	}
 	from := step % t.perEpoch() * t.Config.Train.BatchSize
 	for _, i := range t.order[from:min(from+t.Config.Train.BatchSize, len(t.order))] {
-		examples = append(examples, t.learn.Examples[i*t.per:(i+1)*t.per]...)
+		examples = append(examples, t.learn.Examples[i*t.unitSize:(i+1)*t.unitSize]...)
 	}
 	return examples
 }
@@ -272,10 +272,10 @@ func (t *trainer) batch(step int) (examples []Example) {
 // step takes the next optimizer step. Its loss is the mean of -log p over all learned
 // tokens of the batch, so w = -1/N. It finishes a step that has begun.
 func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
-	if !t.shown {
+	if !t.stepsBegun {
 		t.run.Observer.Begin(t.name(), "steps", t.steps())
 		t.run.Observer.Advance(at.Step)
-		t.shown = true
+		t.stepsBegun = true
 	}
 	n, examples := at.Step+1, t.batch(at.Step)
 	b := learn.Batch{Number: n, LearningRate: t.Config.Optimizer.Rate(t.Config.Optimizer.LearningRate, at.Step, float64(t.steps()))}
@@ -292,10 +292,10 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 		}
 	} else {
 		for k := range examples {
-			b.Live = append(b.Live, k%t.per < t.together)
+			b.Live = append(b.Live, k%t.unitSize < t.responses)
 		}
 		weigh = func(scores learn.Scores) (learn.Loss, error) {
-			loss, pairs := t.prefer.weigh(examples, scores, t.together, t.per)
+			loss, pairs := t.prefer.weigh(examples, scores, t.responses, t.unitSize)
 			figures = t.prefer.record(pairs)
 			return loss, nil
 		}
@@ -344,9 +344,9 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 	if at.Step == t.steps() {
 		done.Save = train.Never // the model is written next
 	}
-	t.shown = false
+	t.stepsBegun = false
 	if t.prefer != nil {
-		if err := t.prefer.open(ctx, t); err != nil {
+		if err := t.prefer.scoreReference(ctx, t); err != nil {
 			return done, err
 		}
 	}
@@ -371,7 +371,7 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 // learned tokens, or that of the held-out preferences, with further figures.
 func (t *trainer) heldOutLoss(scores learn.Scores) (loss float64, figures metrics.Record, said string) {
 	if t.prefer != nil {
-		loss, pairs := t.prefer.weigh(t.heldOut.Examples, scores, t.together, t.per)
+		loss, pairs := t.prefer.weigh(t.heldOut.Examples, scores, t.responses, t.unitSize)
 		figures = t.prefer.record(pairs)
 		return loss.Value, figures, fmt.Sprintf("accuracy %.1f %%", 100*figures.Float("accuracy"))
 	}
@@ -465,7 +465,7 @@ func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 // Plan implements train.Task: it states which settings decide the run, what it saves, and when it stops.
 func (t *trainer) Plan() train.Plan {
 	c, facts := t.Config, train.FactsOf(t.run.Policy)
-	facts.Settings, facts.Steps, facts.Data = train.Values(&c), t.steps(), t.known
+	facts.Settings, facts.Steps, facts.Data = train.Values(&c), t.steps(), t.findings
 	if t.prefer == nil {
 		facts.Frequency = t.learn.frequency()
 	}
