@@ -14,6 +14,7 @@ import (
 	"onering/train/rl"
 )
 
+// newStep makes the command step, which takes one optimizer step on weighted tokens that another program gives.
 func newStep() *cobra.Command {
 	var o stepOptions
 	s := modelChoice(asDefault, "optimizer")
