@@ -1,53 +1,62 @@
 package policy
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
 	"onering/objectives"
 )
 
-// limit bounds the logarithm of a product, and of a ratio behind a gate.
-const limit = 20
-
-// gain returns the gain of token j with advantage a, its derivative by the log of the ratio, and whether a
-// bound acts. Without a gate the gain is a max(floor, min(r, cap)), which has no derivative where a bound acts; clip_dual
-// keeps that of a < 0 at clip_dual a at least (D49).
-func (x *response) gain(j int, a float64) (gain, slope float64, cut bool) {
-	if x.masks {
-		if cut = x.outside(j, a); cut || x.diagnose { // of which only cut is asked
-			return 0, 0, cut
+// gains sets g, and cuts. Without a gate the gain is a max(floor, min(r, cap)), which has no derivative where a bound acts.
+func (x *response) gains() {
+	x.r = room(x.r, len(x.a))
+	r, g, lam, limit := x.r, x.g[:len(x.r)], x.lam[:len(x.r)], x.limit
+	for j, l := range lam {
+		if l > limit {
+			l = limit
 		}
+		r[j] = math.Exp(l)
 	}
-	l := x.lam[j]
-	dead := x.limited && l > limit
-	if dead {
-		l = limit
-	}
-	r := math.Exp(l)
-	if x.shape == nil {
-		floor, most := x.floor[0], x.most[0]
+	slopes, diagnose, shape, bends := !x.values && !x.detached, x.diagnose, x.shape, x.bends
+	for j, a := range x.a[:len(r)] {
+		g[j] = 0
+		if a == 0 && !diagnose || x.masks && (diagnose || x.out[j]) { // a ratio may be infinite
+			continue
+		}
+		bounds := &x.bounds[0]
 		if a < 0 {
-			floor, most = x.floor[1], x.most[1]
+			bounds = &x.bounds[1]
 		}
-		switch {
-		case r > most:
-			gain, cut = a*most, !x.masks // of which the region counts
-		case r < floor:
-			gain, cut = a*floor, !x.masks
-		default:
-			gain = a * r
-			slope = gain
+		bounded := max(bounds.low, min(r[j], bounds.high))
+		gain, slope, cut := a*bounded, a*r[j], false
+		if shape != nil {
+			gain, slope = shape(j, r[j], a)
+		} else if (slopes || diagnose) && bounded != r[j] { // not asked in vain, for nobody can predict it
+			slope, cut = 0, true
 		}
-	} else {
-		gain, slope = x.shape(j, r, a)
+		if bends || lam[j] > limit {
+			gain, slope, cut = x.bend(j, r[j], a, gain, slope, cut)
+		}
+		if slopes {
+			gain = slope
+		}
+		g[j] = gain
+		if cut {
+			x.cuts++
+		}
 	}
-	if x.clip {
-		switch lo, hi := x.interval(j); {
-		case a > 0 && r > hi:
-			gain, slope, cut = hi*a, 0, true
-		case a < 0 && r < lo:
-			gain, slope, cut = lo*a, 0, true
+}
+
+// bend is what happens to a gain and its derivative after gate, floor and cap: PPO's clip; clip_dual, which keeps the gain
+// of a < 0 at clip_dual a at least (D49); the factor of the future; and no derivative for a logarithm beyond the limit.
+func (x *response) bend(j int, r, a, gain, slope float64, cut bool) (float64, float64, bool) {
+	if x.Bound == "clip" {
+		switch c := x.interval(j); {
+		case a > 0 && r > c.high:
+			gain, slope, cut = c.high*a, 0, true
+		case a < 0 && r < c.low:
+			gain, slope, cut = c.low*a, 0, true
 		}
 	}
 	if k := x.ClipDual; k != 0 && a < 0 {
@@ -61,72 +70,45 @@ func (x *response) gain(j int, a float64) (gain, slope float64, cut bool) {
 	if x.Future != 0 {
 		gain, slope = gain*x.future[j], slope*x.future[j]
 	}
-	if dead {
+	if x.lam[j] > x.limit {
 		slope, cut = 0, true
 	}
 	return gain, slope, cut
 }
 
-// capped is gains where gain does nothing but bound the ratio by floor and cap, and leave tokens out. Of figures it
-// counts the tokens that a region leaves out, or if there is none those that floor and cap bound.
-func (x *response) capped() {
-	out := x.v
-	if !x.values {
-		out = x.g
+// bounds returns floor and cap of a ratio where A is negative (1), or not (0); e is p3o's.
+func (o *Policy) bounds(sign int, e float64) clip {
+	c := clip{o.Floor, o.Cap}
+	if sign == 1 {
+		c = clip{*cmp.Or(o.FloorNegative, &o.Floor), *cmp.Or(o.CapNegative, &o.Cap)}
 	}
-	var logs [2][2]float64 // of floor and cap, by sign
-	for side := 0; side < 2 && x.diagnose; side++ {
-		logs[side] = [2]float64{math.Log(x.floor[side]), math.Log(x.most[side])}
+	switch {
+	case o.ownBounds != nil:
+		c = o.ownBounds(sign)
+	case o.CapESS:
+		c.high = e
+	case c.high >= unbounded:
+		c.high = math.Inf(1)
 	}
-	lam := x.lam[:len(x.a)]
-	for j, a := range x.a {
-		side, cut := 0, 0
-		if a < 0 {
-			side = 1
-		}
-		if x.diagnose {
-			if l := x.lam[j]; x.masks && x.out[j] || !x.masks && (l < logs[side][0] || l > logs[side][1]) {
-				cut = 1
-			}
-			x.cuts += cut
-			continue
-		}
-		if a == 0 || x.masks && x.out[j] {
-			out[j] = 0
-			continue
-		}
-		r := math.Exp(lam[j])
-		bounded := max(x.floor[side], min(r, x.most[side]))
-		out[j] = a * bounded
-		switch {
-		case x.values && x.detached:
-			out[j] *= x.t.LogProb[j]
-		case !x.values && !x.detached && bounded != r:
-			out[j] = 0
-		}
-	}
+	return c
 }
 
-// leaveOut sets x.out, which says of each token whether the bound leaves it out.
-func (x *response) leaveOut() {
-	if !x.masks {
-		return
+// A shape returns the gain of token j with the ratio r, and its derivative by log r.
+type shape func(j int, r, a float64) (gain, slope float64)
+
+// gate returns the shape of gains, nil for the ratio itself.
+func (x *response) gate() shape {
+	switch {
+	case x.Gate == "sigmoid":
+		return x.sigmoid
+	case x.Gate == "gamma":
+		return x.gamma
+	case x.Gate != "none":
+		return x.quadratic
+	case x.Weight == "one":
+		return func(_ int, _, a float64) (gain, slope float64) { return a, 0 }
 	}
-	x.out = room(x.out, len(x.a))
-	logp, old, near := x.at.LogProb[:len(x.a)], x.at.OldLogProb[:len(x.a)], (1-1e-9)*min(x.ClipLow, x.ClipHigh)
-	for j, a := range x.a { // outside, without calls for each token where the measure is common
-		switch d := logp[j] - old[j]; {
-		case x.back || x.ring:
-			x.out[j] = x.outside(j, a)
-		case x.Measure == "tv" && math.Abs(d) <= near && max(logp[j], old[j]) <= 0: // |pi - mu| <= |d|
-			x.out[j] = false
-		case x.Measure == "tv":
-			d = math.Exp(logp[j]) - math.Exp(old[j])
-			x.out[j] = d > x.ClipHigh && (a > 0 || !x.side) || d < -x.ClipLow && (a <= 0 || !x.side)
-		default:
-			x.out[j] = x.outside(j, a)
-		}
-	}
+	return nil
 }
 
 // sigmoid is the shape a 4/tau sigmoid(tau (r - 1)),  tau = gate_positive for a > 0, else gate_negative.
@@ -145,7 +127,7 @@ func (x *response) gamma(j int, _, a float64) (gain, _ float64) {
 	if a < 0 {
 		lambda, k = x.GateNegative, x.KNegative
 	}
-	l := max(math.Log(1e-8), min(x.lam[j], limit))
+	l := max(math.Log(1e-8), min(x.lam[j], x.limit))
 	return a * math.Exp(lambda+k*l-lambda*math.Exp(l)), 0
 }
 
@@ -158,46 +140,73 @@ func (x *response) quadratic(j int, r, a float64) (gain, slope float64) {
 	return a*r - mu*(r-1)*(r-1)/(2*x.GateWidth), a*r - mu*(r-1)*r/x.GateWidth
 }
 
-// outside reports whether a bound other than clip acts on token j. Edges are inside (D63).
-func (x *response) outside(j int, a float64) bool {
-	low, high := x.region(j, a)
-	switch {
-	case x.side:
-		return a > 0 && !high || a <= 0 && !low
-	case x.back:
-		return !(low && high) && a*x.sure[j] > 0
-	case x.ring:
-		was := math.Exp(x.sure[j])
-		return !(low && high || a >= 0 && was <= x.RingLow || a <= 0 && was >= x.RingHigh)
+// leaveOut sets out, the tokens on which a bound other than clip acts, and cuts. Edges are inside (D63).
+func (x *response) leaveOut() {
+	if !x.masks {
+		return
 	}
-	return !(low && high)
+	x.out = room(x.out, len(x.a))
+	side, back, ring := x.Bound == "side", x.Bound == "back", x.Bound == "ring"
+	for j, a := range x.a {
+		low, high := x.inside(j, a)
+		out := !low || !high
+		switch {
+		case side:
+			out = a > 0 && !high || a <= 0 && !low
+		case back:
+			out = out && a*x.sure[j] > 0
+		case ring && out:
+			was := math.Exp(x.sure[j])
+			out = !(a >= 0 && was <= x.RingLow || a <= 0 && was >= x.RingHigh)
+		}
+		if x.out[j] = out; out {
+			x.cuts++
+		}
+	}
 }
 
-// region reports whether token j is inside below and above:
+// A membership reports whether token j is inside a region, below and above.
+type membership func(j int, a float64) (low, high bool)
+
+// membership returns that of the measure:
 //
 //	tv       -clip_low <= pi - mu <= clip_high,  pi = e^LogProb, mu = e^OldLogProb
 //	kl       mu log(mu/pi) + (1 - mu) log((1 - mu)/(1 - pi)) at most the width, or pi is on the other side (D62)
-//	budget, moment: see there; a moment counts tokens with a d > 0
+//	budget   what is left of it
+//	moment   d^2 at most the largest within it, or a d <= 0
 //	others   the ratio is in the interval
-func (x *response) region(j int, a float64) (low, high bool) {
-	d := x.at.LogProb[j] - x.at.OldLogProb[j]
+func (x *response) membership() membership {
 	switch x.Measure {
-	case "tv", "kl":
-		pi, mu := math.Exp(x.at.LogProb[j]), math.Exp(x.at.OldLogProb[j])
-		if x.Measure == "tv" {
-			return pi-mu >= -x.ClipLow, pi-mu <= x.ClipHigh
+	case "tv":
+		near := (1 - 1e-9) * min(x.ClipLow, x.ClipHigh)
+		return func(j int, _ float64) (low, high bool) {
+			logp, old := x.at.LogProb[j], x.at.OldLogProb[j]
+			if math.Abs(logp-old) <= near && max(logp, old) <= 0 { // |pi - mu| <= |d|
+				return true, true
+			}
+			d := math.Exp(logp) - math.Exp(old)
+			return d >= -x.ClipLow, d <= x.ClipHigh
 		}
-		kl := -mu*d + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
-		return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
+	case "kl":
+		return func(j int, _ float64) (low, high bool) {
+			logp, old := x.at.LogProb[j], x.at.OldLogProb[j]
+			pi, mu := math.Exp(logp), math.Exp(old)
+			kl := -mu*(logp-old) + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
+			return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
+		}
 	case "budget":
-		return x.within[j], x.within[j]
+		return func(j int, _ float64) (low, high bool) { return x.kept[j], x.kept[j] }
 	case "moment":
-		low = !(a*d > 0 && d*d > x.moment)
-		return low, low
+		return func(j int, a float64) (low, high bool) {
+			d := x.at.LogProb[j] - x.at.OldLogProb[j]
+			low = a*d <= 0 || d*d <= x.moment
+			return low, low
+		}
 	}
-	lo, hi := x.interval(j)
-	r := math.Exp(x.sure[j])
-	return r >= lo, r <= hi
+	return func(j int, _ float64) (low, high bool) {
+		c, r := x.interval(j), math.Exp(x.sure[j])
+		return r >= c.low, r <= c.high
+	}
 }
 
 // interval returns the bounds of the ratio of token j:
@@ -206,15 +215,15 @@ func (x *response) region(j int, a float64) (low, high bool) {
 //	log           e^(-clip_low t^band_power), e^(clip_high t^band_power),  t from 1; the length of a whole response
 //	k3            the two r with r - 1 - log r = clip_high (D76)
 //	probability   r with |(r - 1) pi| at most the width, pi = r mu (D75)
-func (x *response) interval(j int) (lo, hi float64) {
+func (x *response) interval(j int) clip {
 	switch x.Measure {
 	case "log":
-		return x.widen(j, -x.ClipLow), x.widen(j, x.ClipHigh)
+		return clip{x.widen(j, -x.ClipLow), x.widen(j, x.ClipHigh)}
 	case "probability":
 		mu := math.Exp(x.at.OldLogProb[j])
-		return 0.5 + 0.5*math.Sqrt(max(1-4*x.ClipLow/mu, 0)), 0.5 + 0.5*math.Sqrt(1+4*x.ClipHigh/mu)
+		return clip{0.5 + 0.5*math.Sqrt(max(1-4*x.ClipLow/mu, 0)), 0.5 + 0.5*math.Sqrt(1+4*x.ClipHigh/mu)}
 	}
-	return x.lo, x.hi
+	return x.region
 }
 
 // widen returns e^(width t^band_power) of token j.
@@ -226,8 +235,8 @@ func (x *response) widen(j int, width float64) float64 {
 	return math.Exp(width * math.Pow(float64(t), x.BandPower))
 }
 
-// k3Roots returns the r below and above 1 at which r - 1 - log r = width.
-func k3Roots(width float64) (lo, hi float64) {
+// k3Region returns the r below and above 1 at which r - 1 - log r = width.
+func k3Region(width float64) clip {
 	root := func(in, out float64) float64 {
 		for range 200 {
 			if m := 0.5 * (in + out); m-1-math.Log(m) > width {
@@ -238,7 +247,7 @@ func k3Roots(width float64) (lo, hi float64) {
 		}
 		return 0.5 * (in + out)
 	}
-	return root(1, math.Exp(-width-1)/2), root(1, 2+2*width+2*math.Sqrt(width))
+	return clip{root(1, math.Exp(-width-1)/2), root(1, 2+2*width+2*math.Sqrt(width))}
 }
 
 // moment returns the largest d^2 of the tokens with A d > 0, so that the mean of these d^2 up to it is at most most: M2PO.
@@ -267,24 +276,24 @@ func moment(b objectives.Batch, most float64) (largest float64) {
 	return largest
 }
 
-// budget sets within to what CPPO keeps (D73): with D = |pi - mu| and weights u that fall from 1 at the first
+// budget sets kept to what CPPO keeps (D73): with D = |pi - mu| and weights u that fall from 1 at the first
 // token to budget_weight at the last, a token stays if u D is at most clip_high, and at most what the tokens
 // before it have left, clip_high + s sum u - sum u D. s is the 0.9 quantile of D in [budget_slack, 2 budget_slack].
 func (x *response) budget() {
-	n := len(x.at.LogProb)
 	if x.Measure != "budget" {
 		return
 	}
+	n := len(x.at.LogProb)
 	moved := make([]float64, n)
 	for j, logp := range x.at.LogProb {
 		moved[j] = math.Abs(math.Exp(logp) - math.Exp(x.at.OldLogProb[j]))
 	}
 	slack := max(x.BudgetSlack, min(objectives.Quantile(slices.Clone(moved), 0.9), 2*x.BudgetSlack))
-	x.within = room(x.within, n)
+	x.kept = room(x.kept, n)
 	spent, given := 0.0, 0.0
 	for j, m := range moved {
 		u := 1 - (1-x.BudgetWeight)*float64(j)/float64(max(n-1, 1))
-		x.within[j] = u*m <= min(x.ClipHigh, x.ClipHigh+slack*given-spent)
+		x.kept[j] = u*m <= min(x.ClipHigh, x.ClipHigh+slack*given-spent)
 		spent, given = spent+u*m, given+u
 	}
 }
@@ -293,9 +302,12 @@ func (x *response) budget() {
 // 2^(-(k-t)/future) d_k, in which d counts 0 where the ratio is above clip_dual. Where the advantage is
 // negative and the ratio above future_safety, the factor is put into [0.8, 1].
 func (x *response) follow() {
+	if x.Future == 0 {
+		return
+	}
 	n, sum := len(x.at.LogProb), 0.0
 	x.future = room(x.future, n)
-	for j := n - 1; j >= 0 && x.Future != 0; j-- {
+	for j := n - 1; j >= 0; j-- {
 		d := x.at.LogProb[j] - x.at.OldLogProb[j]
 		r := math.Exp(d)
 		if x.ClipDual != 0 && r > x.ClipDual {

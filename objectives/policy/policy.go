@@ -38,8 +38,8 @@ import (
 type Policy struct {
 	objectives.RatioClip
 	parts
-	row    *row                                  // nil for an objective of another package
-	limits func(a float64) (floor, most float64) // in place of floor and cap, unless nil
+	row       *row                // nil for an objective of another package
+	ownBounds func(sign int) clip // in place of floor and cap, unless nil
 }
 
 // parts are the settings beside those of PPO's clip. A part is off where it is none or 0.

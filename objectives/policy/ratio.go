@@ -36,26 +36,24 @@ func (w word) number() float64 {
 }
 
 // logRatios sets x.sure and x.lam, the log-ratios of each token: sure at the detached log-probs, lam at those
-// that have a gradient. They are one slice where nothing differs.
+// that have a gradient. They are one slice where nothing differs. It also sets x.z and x.orders.
 func (x *response) logRatios() {
-	n := len(x.t.LogProb)
-	x.rooms[0], x.rooms[1], x.z = room(x.rooms[0], n), room(x.rooms[1], n), room(x.z, n)
 	if x.Scope != "token" && !x.alone {
+		n := len(x.t.LogProb)
 		x.means, x.orders, x.soft, x.from, x.to = room(x.means, n), room(x.orders, n), room(x.soft, n), room(x.from, n), room(x.to, n)
 		x.scopes()
 	}
-	x.sure, x.lam = x.rooms[0], x.rooms[0]
-	x.logRatiosOf(x.at, x.sure, true)
-	switch {
-	case x.Gradient == "detached" || &x.t.LogProb[0] == &x.at.LogProb[0]:
+	x.z, x.sure = x.logRatiosOf(x.at, 2, true)
+	switch x.lam = x.sure; {
+	case x.detached || &x.t.LogProb[0] == &x.at.LogProb[0]:
 	case x.Gradient == "own":
-		x.lam = x.rooms[1]
+		x.rooms[5] = room(x.rooms[5], len(x.t.LogProb))
+		x.lam = x.rooms[5]
 		for j, logp := range x.t.LogProb {
 			x.lam[j] = x.sure[j] + (logp - x.at.LogProb[j])
 		}
 	default:
-		x.lam = x.rooms[1]
-		x.logRatiosOf(x.t, x.lam, false)
+		_, x.lam = x.logRatiosOf(x.t, 4, false)
 	}
 }
 
@@ -85,36 +83,27 @@ func (x *response) scopes() {
 	}
 }
 
-// logRatiosOf sets l to the logs of the ratios of t, and z to its clipped log-ratios. first says that t has the log-probs
-// at which orders are chosen.
-func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool) {
-	z := x.z
-	if x.Scope == "token" && x.Inner == "none" {
-		z = l
-	}
-	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
-	for j := range z {
-		z[j] = logp[j] - old[j]
-	}
-	if x.Inner != "none" {
-		x.clipInner(z)
-	}
-	if x.Scope == "token" {
-		if x.Inner != "none" {
-			copy(l, z)
-		}
-		return
-	}
-	if x.alone {
-		x.orders = room(x.orders, 1)
+// logRatiosOf returns the clipped log-ratios of t and the logs of its ratios, in two rooms from the given number on. first
+// says that t has the log-probs at which orders are chosen.
+func (x *response) logRatiosOf(t *objectives.Trajectory, at int, first bool) (z, l []float64) {
+	n := len(t.LogProb)
+	x.rooms[at], x.rooms[at+1] = room(x.rooms[at], n), room(x.rooms[at+1], len(x.a))
+	z, l = x.rooms[at], x.rooms[at+1]
+	sum := x.clipped(t, z)
+	switch {
+	case x.Scope == "token":
+		return z, z
+	case x.alone:
 		if first {
-			x.orders[0] = x.orderOf(t, 0, len(l))
+			x.orders = append(x.orders[:0], x.orderOf(t, z, 0, n))
 		}
-		l[0] = x.mean(x.z, x.orders[0], nil)
-		if !x.alike {
-			fill(l, l[0])
+		switch {
+		case !x.linear:
+			sum = x.mean(z, x.orders[0], nil)
+		case x.Mean != "product":
+			sum /= float64(n)
 		}
-		return
+		return z, fill(l, sum)
 	}
 	for j := range l {
 		from, to := x.from[j], x.to[j]
@@ -122,9 +111,9 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 			x.means[j], x.orders[j] = x.means[j-1], x.orders[j-1]
 		} else if from < to {
 			if first {
-				x.orders[j] = x.orderOf(t, from, to)
+				x.orders[j] = x.orderOf(t, z, from, to)
 			}
-			x.means[j] = x.mean(x.z[from:to], x.orders[j], nil)
+			x.means[j] = x.mean(z[from:to], x.orders[j], nil)
 		} else {
 			x.means[j] = 0
 		}
@@ -132,26 +121,60 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 		case "no":
 			l[j] = x.means[j]
 		case "times":
-			l[j] = x.means[j] + x.z[j]
+			l[j] = x.means[j] + z[j]
 		default:
-			l[j] = means.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, nil)
+			l[j] = means.LogPowerMean([]float64{z[j], x.means[j]}, x.token, nil)
 		}
 	}
+	return z, l
 }
 
-// clipInner puts log-ratios within the inner clip: on both sides, or on that to which the advantage pushes them (D4).
-func (x *response) clipInner(z []float64) {
-	limits, above, low, high := x.Inner == "limits", x.InnerForm == "pessimistic", -x.InnerLow, x.innerHigh
-	for j, a := range x.a[:len(z)] {
-		switch {
-		case limits:
-			z[j] = max(low, min(z[j], high))
-		case (a >= 0) == above:
-			z[j] = min(z[j], high)
-		default:
-			z[j] = max(low, z[j])
+// clipped sets z to the log-ratios of t within the inner clip, unless their sum, which it returns, is all that is read.
+func (x *response) clipped(t *objectives.Trajectory, z []float64) (sum float64) {
+	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
+	switch {
+	case x.Inner == "none" && x.linear && x.alike:
+		return t.LogRatio()
+	case x.Inner == "none" && !x.alone:
+		for j := range z {
+			z[j] = logp[j] - old[j]
 		}
+		return 0
 	}
+	within := &x.inner[0]
+	for j := range z {
+		d := logp[j] - old[j]
+		if j == 0 || !x.alike {
+			within = &x.inner[0]
+			if x.a[j] < 0 {
+				within = &x.inner[1]
+			}
+		}
+		if d > within.high {
+			d = within.high
+		} else if d < within.low {
+			d = within.low
+		}
+		z[j], sum = d, sum+d
+	}
+	return sum
+}
+
+// innerClip returns the inner clip where A is not negative and where it is: on both sides, or on that to which the
+// advantage pushes a log-ratio (D4).
+func (o *Policy) innerClip(high float64) [2]clip {
+	above, below := clip{math.Inf(-1), high}, clip{-o.InnerLow, math.Inf(1)}
+	switch {
+	case o.Inner == "none":
+		all := clip{math.Inf(-1), math.Inf(1)}
+		return [2]clip{all, all}
+	case o.Inner == "limits":
+		both := clip{-o.InnerLow, high}
+		return [2]clip{both, both}
+	case o.InnerForm == "printed":
+		return [2]clip{below, above}
+	}
+	return [2]clip{above, below}
 }
 
 // byRewards sets what follows from the mean and the sample deviation of the step's rewards (APMPO, D46):
@@ -164,16 +187,15 @@ func (x *response) byRewards(b objectives.Batch) {
 	if x.Mean == "rewards" {
 		x.order = math.Exp(-0.8 * mu)
 	}
-	x.innerHigh = x.InnerHigh
 	if x.Inner == "rewards" {
 		deviation := means.Root(objectives.Centered(rewards), nil, max(float64(len(rewards)-1), 1))
-		x.innerHigh = math.Log1p(math.Expm1(x.InnerHigh) * (1 + math.Tanh(mu/(deviation+1e-8))))
+		x.inner = x.innerClip(math.Log1p(math.Expm1(x.InnerHigh) * (1 + math.Tanh(mu/(deviation+1e-8)))))
 	}
 }
 
-// orderOf returns the order of the mean over tokens from to to: a number, or that of PMPO's rule (D9, D10) with
+// orderOf returns the order of the mean of z over tokens from to to: a number, or that of PMPO's rule (D9, D10) with
 // its defaults, [0.01, 0.99] and 0.1.
-func (x *response) orderOf(t *objectives.Trajectory, from, to int) float64 {
+func (x *response) orderOf(t *objectives.Trajectory, z []float64, from, to int) float64 {
 	if x.Mean != "ess" {
 		return x.order
 	}
@@ -183,7 +205,7 @@ func (x *response) orderOf(t *objectives.Trajectory, from, to int) float64 {
 			far++
 		}
 	}
-	return means.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}.Solve(x.z[from:to], 1/n+far/n*(1-1/n))
+	return means.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}.Solve(z[from:to], 1/n+far/n*(1-1/n))
 }
 
 // mean returns log M of the ratios e^z. Unless soft is nil, it becomes the derivative by z.
@@ -208,32 +230,36 @@ func (x *response) mean(z []float64, order float64, soft []float64) (log float64
 	return means.LogPowerMean(z, order, soft)
 }
 
-func fill(x []float64, v float64) {
-	for j := range x {
-		x[j] = v
+// uniform returns the derivative of the sum of v by every log-prob of the response, if it is the same for all.
+func (x *response) uniform() (w float64, same bool) {
+	n := float64(len(x.t.LogProb))
+	switch {
+	case !x.alike || x.Gradient == "through" && !x.linear:
+		return 0, false
+	case x.Gradient != "through":
+		return x.g[0], true
+	case x.Mean == "product":
+		return n * x.g[0], true
 	}
+	return 1 / n * (n * x.g[0]), true
 }
 
 // through sets w to the derivatives of the sum of v by log-probs: every ratio in whose scope a token is moves with it.
 func (x *response) through(w []float64) {
+	if len(w) == 0 {
+		return
+	}
 	if x.alone {
-		sum := 0.0
-		for j := 0; j < len(w) && !x.alike; j++ {
-			sum += x.g[j]
-		}
-		if x.alike {
-			sum = float64(len(w)) * x.g[0]
-		}
-		switch {
-		case x.Mean == "product":
-			fill(w, sum)
-		case x.Mean != "min" && x.orders[0] == 0:
-			fill(w, 1/float64(len(w))*sum)
-		default:
-			x.mean(x.z, x.orders[0], w)
-			for j := range w {
-				w[j] *= sum
+		sum := float64(len(w)) * x.g[0]
+		if !x.alike {
+			sum = 0
+			for _, g := range x.g {
+				sum += g
 			}
+		}
+		x.mean(x.z, x.orders[0], w)
+		for j := range w {
+			w[j] *= sum
 		}
 		return
 	}

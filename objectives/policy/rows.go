@@ -159,11 +159,11 @@ type dispo struct {
 
 func newDISPO(o Policy) *dispo {
 	d := &dispo{o, 0.2, 10, 1, 100}
-	d.limits = func(a float64) (floor, most float64) {
-		if a >= 0 {
-			return 1 - d.LowPositive, 1 + d.HighPositive
+	d.ownBounds = func(sign int) clip {
+		if sign == 0 {
+			return clip{1 - d.LowPositive, 1 + d.HighPositive}
 		}
-		return 1 - d.LowNegative, 1 + d.HighNegative
+		return clip{1 - d.LowNegative, 1 + d.HighNegative}
 	}
 	return d
 }
