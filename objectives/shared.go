@@ -78,6 +78,9 @@ func (s Shared) Exemptions() map[string]string {
 		all["equal-rounds"] = why
 	case s.Advantage == "rae":
 		all["equal-rounds"], all["advantages"] = why, "the averages take in one response after the other"
+	case s.KLReward != 0:
+		why = "kl_reward tells responses apart whose rewards are equal"
+		all["equal-rounds"] = why
 	case why == "" && s.KLCov != 0:
 		why = "kl_cov moves tokens whatever the rewards are"
 	}

@@ -140,6 +140,17 @@ func (o *Policy) Validate() error {
 	within("cap_negative", o.CapNegative, *cmp.Or(o.FloorNegative, &o.Floor))
 	within("floor_negative", o.FloorNegative, 0)
 	within("mean_last", o.MeanLast, -math.MaxFloat64)
+	bounded := o.Gate == "none" && o.Weight == "ratio" && !o.CapESS
+	negative := clip{*cmp.Or(o.FloorNegative, &o.Floor), *cmp.Or(o.CapNegative, &o.Cap)}
+	refuse(bounded && o.Cap == 0 && negative.high == 0, "cap", o.Cap, "must be above 0, or cap_negative: no response would have a weight")
+	// A run begins with ratios of 1. Where a cap or floor keeps them from the gradient, nothing would move.
+	starts := func(key, which string, x float64, stops bool) {
+		refuse(bounded && o.Gradient != "detached" && x != 0 && stops, key, x, "must be at "+which+` 1, or go with gradient = "detached": a ratio of 1 would have no gradient`)
+	}
+	starts("cap", "least", o.Cap, o.Cap < 1)
+	starts("cap_negative", "least", negative.high, negative.high < 1)
+	starts("floor", "most", o.Floor, o.Floor > 1)
+	starts("floor_negative", "most", negative.low, negative.low > 1)
 	words := func(w word, list ...word) bool { return slices.Contains(list, w) }
 	refuse(o.MeanLast != nil && words(o.Mean, "product", "min", "ess", "rewards"), "mean", o.Mean, "must be a number beside mean_last")
 	refuse(words(o.Mean, "no", "times"), "mean", o.Mean, `must be a number, "product", "min", "ess" or "rewards"`)
@@ -156,6 +167,8 @@ func (o *Policy) Validate() error {
 	refuse(unread && o.Gate == "none" && o.Weight == "one" && o.Scope != "token" && o.Scope != "none", "scope", o.Scope, `must be token or none beside weight = "one", or go with a bound of its ratio: nothing reads the ratio`)
 	refuse(o.Gate == "gamma" && o.Gradient != "detached", "gate", o.Gate, `must be another one, or go with gradient = "detached": gamma is a constant of the gradient`)
 	refuse(o.Scope == "none" && o.WithToken == "no" && o.Gradient == "through", "scope", o.Scope, `must be another one, or go with gradient = "own" or "detached": a ratio of 1 has no gradient`)
+	refuse(o.Gate == "sigmoid" && o.ClipDual != 0 && o.ClipDual*o.GateNegative <= 2, "clip_dual", o.ClipDual, `must be above 2/gate_negative with gate = "sigmoid", which is the gain of a ratio of 1, or 0 for none`)
+	refuse(o.Future != 0 && o.FutureHigh == 0, "future_high", o.FutureHigh, "must be above 0: no token would have a weight")
 	refuse(o.Future != 0 && o.FutureLow > o.FutureHigh, "future_low", o.FutureLow, "must be at most future_high")
 	return errors.Join(errs...)
 }
@@ -197,11 +210,16 @@ func (o *Policy) Exemptions() map[string]string {
 	switch {
 	case o.NeedsTeacher():
 		all["direction"] = "a token's weight follows from the teacher, whatever the reward"
-		all["equal-rewards"] = "the teacher has something to say where rewards are equal"
+		if o.WeighsAll() || o.Drift != 0 {
+			all["equal-rewards"] = "the drift and the pull move responses whatever the teacher says"
+		}
 	case o.List == "target":
 		all["equal-rewards"] = "a group with equal rewards is drawn back to the policy that sampled it"
 	case o.WeighsAll() && o.List == "none":
 		all["equal-rewards"] = "the drift and the pull move responses whatever their rewards are"
+	}
+	if o.Gate == "none" && o.Weight == "ratio" && !o.CapESS && (o.Cap == 0 || o.CapNegative != nil && *o.CapNegative == 0) {
+		all["direction"] = "a cap of 0 leaves out the responses of one sign"
 	}
 	maps.Copy(all, o.Shared.Exemptions())
 	return all

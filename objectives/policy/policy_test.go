@@ -31,6 +31,8 @@ func TestPartsConform(t *testing.T) {
 		"scope=sequence gradient=own bound=clip", "scope=none gradient=own", "bound=clip future=8 clip_dual=3", "scope=sequence mean=product gate=sigmoid",
 		"bound=clip importance=sequence-mask importance_cap=3", "bound=clip reject=k3 reject_high=0.02 reject_reduce=max",
 		"gradient=detached cap_ess=true aggregate=token-mean", "bound=clip advantage=rae", "gradient=detached drift=0.1 drift_on=all",
+		"bound=clip kl_reward=0.1 advantage=centered", "bound=clip kl_reward=0.1 advantage=round-std", "signal=teacher bound=mask measure=tv", "gradient=detached cap_negative=0",
+		"cap=0 cap_negative=2", "gradient=detached weight=one cap=0", "gate=sigmoid clip_dual=2", "gradient=detached cap=0.5",
 	} {
 		t.Run(point, func(t *testing.T) {
 			objectivetest.RunNew(t, func() objectives.Objective { o := policy.New(point); return &o })
@@ -47,7 +49,8 @@ func TestRefused(t *testing.T) {
 		"future=8 future_low=2": "future_low", "reject=k1 reject_low=2 reject_high=1": "reject_low", "floor_negative=2 cap_negative=1": "cap_negative", "importance=token-mask importance_cap=1 importance_floor=2": "importance_floor",
 		"entropy_least=2": "entropy_least", "advantage_std=none": "advantage_std",
 		"reject=k3": "reject", "list=target importance_cap=2": "list", "weight=one gradient=detached scope=turn": "scope",
-		"cap_negative=-1": "cap_negative", "scope=word": "scope",
+		"cap=0": "cap", "cap=0.5": "cap", "cap_negative=0.5": "cap_negative", "floor=2": "floor", "floor_negative=2": "floor_negative", "future=8 future_low=0 future_high=0": "future_high",
+		"gate=sigmoid clip_dual=1.2": "clip_dual", "cap_negative=-1": "cap_negative", "scope=word": "scope",
 	} {
 		o := policy.New(point)
 		var bad *objectives.SettingError
