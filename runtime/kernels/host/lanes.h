@@ -96,12 +96,16 @@ INLINE __m128i fours(const uint8_t *p) { // the 16 numbers of eight bytes
 	__m128i x = _mm_loadl_epi64((const __m128i *)p), low = _mm_set1_epi8(15);
 	return _mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi16(x, 4), low), _mm_and_si128(x, low));
 }
+INLINE float largest8(__m256 a) {
+	__m128 c = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+	return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
 #endif
 
 #if KIND == AVX2
 typedef struct { __m256 v[2]; } lanes;
 typedef struct { __m256i v[2]; } shorts32; // elements 0 to 15 and 16 to 31
-#define TWO(x) (lanes){{x(0), x(1)}}
 INLINE __m256i some(int n) { // a mask of the first n of 8
 	return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
@@ -152,30 +156,17 @@ INLINE lanes codes16(const uint8_t *p) {
 	__m128i x = fours(p);
 	return (lanes){{codes8(_mm256_cvtepu8_epi32(x)), codes8(_mm256_cvtepu8_epi32(_mm_srli_si128(x, 8)))}};
 }
-#define OP(i) _mm256_add_ps(a.v[i], b.v[i])
-INLINE lanes add(lanes a, lanes b) { return TWO(OP); }
-#undef OP
-#define OP(i) _mm256_sub_ps(a.v[i], b.v[i])
-INLINE lanes sub(lanes a, lanes b) { return TWO(OP); }
-#undef OP
-#define OP(i) _mm256_mul_ps(a.v[i], b.v[i])
-INLINE lanes mul(lanes a, lanes b) { return TWO(OP); }
-#undef OP
-#define OP(i) _mm256_div_ps(a.v[i], b.v[i])
-INLINE lanes quotient(lanes a, lanes b) { return TWO(OP); }
-#undef OP
-#define OP(i) _mm256_fmadd_ps(a.v[i], b.v[i], c.v[i])
-INLINE lanes fma3(lanes a, lanes b, lanes c) { return TWO(OP); }
-#undef OP
-#define OP(i) _mm256_max_ps(a.v[i], b.v[i])
-INLINE lanes larger(lanes a, lanes b) { return TWO(OP); }
-#undef OP
-#define OP(i) _mm256_min_ps(a.v[i], b.v[i])
-INLINE lanes smaller(lanes a, lanes b) { return TWO(OP); }
-#undef OP
-#define OP(i) _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t.v[i]), 23), _mm256_set1_epi32(0x3f800000)))
-INLINE lanes power(lanes t) { return TWO(OP); }
-#undef OP
+#define BOTH(name, f) INLINE lanes name(lanes a, lanes b) { return (lanes){{f(a.v[0], b.v[0]), f(a.v[1], b.v[1])}}; }
+BOTH(add, _mm256_add_ps)
+BOTH(sub, _mm256_sub_ps)
+BOTH(mul, _mm256_mul_ps)
+BOTH(quotient, _mm256_div_ps)
+BOTH(larger, _mm256_max_ps)
+BOTH(smaller, _mm256_min_ps)
+#undef BOTH
+INLINE lanes fma3(lanes a, lanes b, lanes c) { return (lanes){{_mm256_fmadd_ps(a.v[0], b.v[0], c.v[0]), _mm256_fmadd_ps(a.v[1], b.v[1], c.v[1])}}; }
+INLINE __m256 power8(__m256 t) { return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23), _mm256_set1_epi32(0x3f800000))); }
+INLINE lanes power(lanes t) { return (lanes){{power8(t.v[0]), power8(t.v[1])}}; }
 INLINE shorts32 load32(const uint16_t *p) { return (shorts32){{_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 16))}}; }
 INLINE shorts32 load32_some(const uint16_t *p, int n) {
 	if (n == 16) return (shorts32){{_mm256_loadu_si256((const __m256i *)p), _mm256_setzero_si256()}};
@@ -185,9 +176,8 @@ INLINE shorts32 load32_some(const uint16_t *p, int n) {
 INLINE shorts32 pair(uint32_t both) { return (shorts32){{_mm256_set1_epi32(both), _mm256_set1_epi32(both)}}; }
 INLINE __m256 odd(__m256i v) { return _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(0xffff0000))); }
 INLINE __m256 even(__m256i v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
-#define OP(i) _mm256_fmadd_ps(even(a.v[i]), even(b.v[i]), _mm256_fmadd_ps(odd(a.v[i]), odd(b.v[i]), s.v[i]))
-INLINE lanes products(lanes s, shorts32 a, shorts32 b) { return TWO(OP); }
-#undef OP
+INLINE lanes part(const int p, shorts32 v) { return p ? (lanes){{even(v.v[0]), even(v.v[1])}} : (lanes){{odd(v.v[0]), odd(v.v[1])}}; }
+INLINE lanes products(lanes s, shorts32 a, shorts32 b) { return fma3(part(1, a), part(1, b), fma3(part(0, a), part(0, b), s)); }
 // A pair of a left operand is split into its odd and its even number, once for many columns, and
 // one of a right operand where it is multiplied.
 enum { PARTS = 2 };
@@ -211,7 +201,6 @@ INLINE void split16_wide(float *to, int step, const float *x, int n) {
 	lanes v = load_some(x, n);
 	_mm256_store_ps(to, v.v[0]), _mm256_store_ps(to + step, v.v[1]);
 }
-INLINE lanes part(const int p, shorts32 v) { return p ? (lanes){{even(v.v[0]), even(v.v[1])}} : (lanes){{odd(v.v[0]), odd(v.v[1])}}; }
 INLINE lanes times(lanes s, left a, lanes b) { return fma3(set(a), b, s); }
 INLINE void interleave(uint32_t *to, const uint16_t *even, const uint16_t *odd, int n) {
 	int i = 0;
@@ -229,19 +218,8 @@ INLINE __m128 sums4(lanes a, lanes b, lanes c, lanes d) {
 	return _mm_add_ps(_mm_shuffle_ps(p, r, 0x88), _mm_shuffle_ps(p, r, 0xdd));
 }
 #undef OP
-INLINE float sum16(lanes x) {
-	__m256 a = _mm256_add_ps(x.v[0], x.v[1]);
-	__m128 c = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-	c = _mm_add_ps(c, _mm_movehl_ps(c, c));
-	return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
-}
-INLINE float largest16(lanes x) {
-	__m256 a = _mm256_max_ps(x.v[0], x.v[1]);
-	__m128 c = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-	c = _mm_max_ps(c, _mm_movehl_ps(c, c));
-	return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
-}
-#undef TWO
+INLINE float sum16(lanes x) { return _mm_cvtss_f32(sums4(x, x, x, x)); }
+INLINE float largest16(lanes x) { return largest8(_mm256_max_ps(x.v[0], x.v[1])); }
 
 #elif KIND == AVX512
 typedef __m512 lanes;
@@ -286,12 +264,7 @@ INLINE __m128 sums4(lanes a, lanes b, lanes c, lanes d) {
 	return _mm512_castps512_ps128(_mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), q));
 }
 INLINE float sum16(lanes x) { return _mm_cvtss_f32(sums4(x, x, x, x)); }
-INLINE float largest16(lanes x) {
-	__m256 a = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
-	__m128 c = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-	c = _mm_max_ps(c, _mm_movehl_ps(c, c));
-	return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
-}
+INLINE float largest16(lanes x) { return largest8(_mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1))); }
 #endif
 
 #if KIND == AVX512

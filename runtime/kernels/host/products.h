@@ -168,29 +168,37 @@ static void pack(const multiplication *j, size_t panel) {
 	}
 }
 
-// strip splits the pairs of STRIP rows of op(a), of which there may be fewer.
-static void strip(const onering_product *p, int64_t row, int64_t rows, int64_t first, int64_t pairs, left *to) {
-	const uint16_t *a = p->a;
-	for (int64_t i = 0; i < pairs; i++, to += STRIP * PARTS) {
-		int64_t k = 2 * (first + i);
-		uint32_t both[STRIP] = {0};
-		if (p->turn_a) interleave(both, a + k * p->m + row, k + 1 < p->k ? a + (k + 1) * p->m + row : NULL, rows);
-		else for (int64_t r = 0; r < rows; r++) {
-			const uint16_t *at = a + (row + r) * p->k + k;
-			both[r] = at[0] | (uint32_t)(k + 1 < p->k ? at[1] : 0) << 16;
+// split_strips splits the pairs of so many rows of op(a) in strips of STRIP rows, of which the last
+// may have fewer; with direct only these.
+static void split_strips(const onering_product *p, int64_t row, int64_t rows, int64_t first, int64_t pairs, int direct, left *to) {
+	for (int64_t i = 0; i < pairs; i++, to += STRIP * PARTS) for (int64_t s = 0; s < rows; s += STRIP) {
+		int64_t k = 2 * (first + i), two = k + 1 < p->k, n = rows - s < STRIP ? rows - s : STRIP;
+		uint32_t both[STRIP + 2] = {0}; // STRIP, or eight
+		if (direct && n == STRIP) continue;
+		if (p->turn_a) {
+			const uint16_t *at = (const uint16_t *)p->a + k * p->m + row + s;
+			if (PARTS > 1) __builtin_prefetch(at + 16 * p->m), __builtin_prefetch(at + 17 * p->m);
+			interleave(both, at, two ? at + p->m : NULL, PARTS > 1 && two && row + s + STRIP + 2 <= p->m ? STRIP + 2 : n);
+		} else {
+			const uint16_t *at = (const uint16_t *)p->a + (row + s) * p->k + k;
+			if (two) for (int64_t r = 0; r < n; r++, at += p->k) memcpy(both + r, at, 4);
+			else for (int64_t r = 0; r < n; r++, at += p->k) both[r] = at[0];
 		}
-		split(to, both, STRIP, STRIP);
+		split(to + s * PARTS * pairs, both, STRIP, STRIP);
 	}
 }
 
-// outer_tile is STRIP rows by a panel: number i of row r of the left operand is a[r * row + i * step].
-static __attribute__((noinline)) void outer_tile(int64_t pairs, const left *a, int64_t row, int64_t step, const uint32_t *b, float *y, int64_t ldy, int onto) {
+// outer_tile is STRIP rows by a panel, of which next is an eighth of the one that follows: number i of row r of the left operand is a[r * row + i * step].
+static __attribute__((noinline)) void outer_tile(int64_t pairs, const left *a, int64_t row, int64_t step, const uint32_t *b, const uint32_t *next, float *y, int64_t ldy, int onto) {
 	lanes sum[STRIP][VECTORS];
 	UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) sum[r][c] = onto ? load(y + r * ldy + 16 * c) : set(0);
-	for (int64_t i = 0; i < pairs; i++) UNROLL for (int q = 0; q < PARTS; q++, a += step) {
-		PART_OF w[VECTORS];
-		UNROLL for (int c = 0; c < VECTORS; c++) w[c] = part(q, load32((const uint16_t *)(b + i * PANEL + 16 * c)));
-		UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) sum[r][c] = times(sum[r][c], a[r * row], w[c]);
+	for (int64_t i = 0; i < pairs; i++) {
+		if (PARTS > 1) __builtin_prefetch(next + i * (PANEL / 8));
+		UNROLL for (int q = 0; q < PARTS; q++, a += step) {
+			PART_OF w[VECTORS];
+			UNROLL for (int c = 0; c < VECTORS; c++) w[c] = part(q, load32((const uint16_t *)(b + i * PANEL + 16 * c)));
+			UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) sum[r][c] = times(sum[r][c], a[r * row], w[c]);
+		}
 	}
 	UNROLL for (int r = 0; r < STRIP; r++) UNROLL for (int c = 0; c < VECTORS; c++) store(y + r * ldy + 16 * c, sum[r][c]);
 }
@@ -204,14 +212,12 @@ static void outer(const multiplication *j, size_t task) {
 	left *split_rows = (left *)(sums + strips * STRIP * ld);
 	for (int64_t first = 0; first < all || first == 0; first += PAIRS) {
 		int64_t pairs = all - first < PAIRS ? all - first : PAIRS;
-		for (int64_t s = 0; s < strips; s++) {
-			int64_t some = rows - s * STRIP < STRIP ? rows - s * STRIP : STRIP;
-			if (!direct || some < STRIP) strip(p, row + s * STRIP, some, first, pairs, split_rows + s * STRIP * PARTS * pairs);
-		}
+		if (!direct || rows % STRIP) split_strips(p, row, rows, first, pairs, direct, split_rows);
 		for (int64_t c = 0; c < columns; c += PANEL) for (int64_t s = 0; s < strips; s++) {
 			int there = direct && rows - s * STRIP >= STRIP;
 			const left *a = there ? (const left *)((const uint16_t *)p->a + (row + s * STRIP) * p->k) + first : split_rows + s * STRIP * PARTS * pairs;
-			outer_tile(pairs, a, there ? p->k / 2 : 1, there ? 1 : STRIP, j->packed + (column + c) * all + first * PANEL, sums + s * STRIP * ld + c, ld, first > 0);
+			const uint32_t *b = j->packed + (column + c) * all + first * PANEL;
+			outer_tile(pairs, a, there ? p->k / 2 : 1, there ? 1 : STRIP, b, b + PANEL * all + s % 8 * PANEL * pairs / 8, sums + s * STRIP * ld + c, ld, first > 0);
 		}
 	}
 	finish(p, sums, ld, row, column, rows, columns);

@@ -63,8 +63,8 @@ TILE(1, 1)
 // x has for every part of eight numbers those of all rows.
 static __attribute__((noinline)) void E(tall_tile)(int64_t k, const float *x, const ELEMENT *w, int64_t ldw, float *y, int64_t ldy, int onto) {
 	lanes all[TALL][2];
-	ELEMENT rest[2][STEP] = {{0}};
-	for (int c = 0; c < 2; c++) memcpy(rest[c], w + c * ldw + k / STEP * STEP, k % STEP * sizeof *w);
+	ELEMENT rest[2][STEP];
+	for (int c = 0; c < 2 && k % STEP; c++) memcpy(memset(rest[c], 0, sizeof rest[c]), w + c * ldw + k / STEP * STEP, k % STEP * sizeof *w);
 	for (int h = 0; h < 2; h++) {
 		__m256 sum[TALL][2];
 		UNROLL for (int r = 0; r < TALL; r++) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
@@ -72,6 +72,7 @@ static __attribute__((noinline)) void E(tall_tile)(int64_t k, const float *x, co
 		const ELEMENT *v = w + STEP / 2 * h, *next = v + ldw;
 		for (int64_t i = 0; i < k; i += STEP, at += STEP * TALL, v += STEP, next += STEP) {
 			if (k - i < STEP) v = rest[0] + STEP / 2 * h, next = v + STEP;
+			__builtin_prefetch(v + 2 * ldw), __builtin_prefetch(next + 2 * ldw); // the next two rows
 			UNROLL for (int p = 0; p < STEP / 16; p++) {
 				__m256 a = LOAD_PART(p, v), b = LOAD_PART(p, next);
 				UNROLL for (int r = 0; r < TALL; r++) {
