@@ -25,7 +25,7 @@ def model(config, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     c = transformers.AutoConfig.from_pretrained(os.path.dirname(config) if os.path.isfile(config) else config)
-    c.dtype = torch.float32
+    c.dtype = torch.float32  # the weights', in which PyTorch updates them
     m = transformers.AutoModelForCausalLM.from_config(c, dtype=torch.float32, attn_implementation="sdpa")
     return torch, m
 
@@ -68,13 +68,15 @@ def torch_train(a, checkpointing):
     if checkpointing:
         m.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     ids = torch.randint(0, m.config.vocab_size, (a.rows, a.tokens + 1))
+    narrow = torch.autocast("cpu", torch.bfloat16, enabled=a.dtype == "bfloat16")
     w = torch.randn(a.rows, a.tokens) / 1000
     best = None
     for _ in range(2):  # the first pass warms up
         m.zero_grad(set_to_none=False)
         t0 = time.perf_counter()
-        logits = m(ids[:, :-1], use_cache=False).logits
-        logp = -torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view_as(w)
+        with narrow:
+            logits = m(ids[:, :-1], use_cache=False).logits
+        logp = -torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none").view_as(w)
         del logits
         loss = (w * logp).sum()
         t1 = time.perf_counter()
@@ -97,6 +99,7 @@ def main():
     p.add_argument("--steps", type=int, default=16)
     p.add_argument("--rows", type=int, default=4)
     p.add_argument("--tokens", type=int, default=512)
+    p.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="type to compute in; transformers decodes in float32")
     p.add_argument("--part", help=argparse.SUPPRESS)
     a = p.parse_args()
     batch = a.batch
@@ -109,7 +112,7 @@ def main():
         p.error("--onering is needed")
 
     def ours(part, *flags):
-        cmd = [a.onering, "bench", "--config", a.config, "--threads", str(a.threads), "--part", part, "--batch", batch,
+        cmd = [a.onering, "bench", "--config", a.config, "--threads", str(a.threads), "--dtype", a.dtype, "--part", part, "--batch", batch,
                "--context", str(a.context), "--steps", str(a.steps), "--rows", str(a.rows), "--tokens", str(a.tokens), *flags]
         return json.loads(subprocess.run(cmd, check=True, stdout=subprocess.PIPE).stdout)
 

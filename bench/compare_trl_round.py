@@ -8,7 +8,8 @@ are random; --tokenizer a folder with a tokenizer of that vocabulary, --problems
 JSON lines with a problem each. Both sides sample --prompts x --samples responses
 at temperature 1, all of --tokens tokens because nothing ends one, give each a
 number that a hash of its text decides, so that every response has an advantage,
-and take --steps optimizer steps of GRPO a round, in float32 on the CPU. Each
+and take --steps optimizer steps of GRPO a round, on the CPU, in float32 or with
+--dtype bfloat16, which is TRL's default, with weights of float32. Each
 turn is a process of its own, the sides take turns, and every round has the same
 prompts. TRL runs without a reference model, with fused AdamW, padding to the
 longest, and without checkpointing unless --checkpointing asks for it;
@@ -96,7 +97,7 @@ def of_trl(a):
 
     size = a.prompts * a.samples // a.steps
     config = trl.GRPOConfig(
-        output_dir=os.path.join(a.worker, "trl"), use_cpu=True, bf16=False, gradient_checkpointing=a.checkpointing, report_to="none", save_strategy="no",
+        output_dir=os.path.join(a.worker, "trl"), use_cpu=True, bf16=a.dtype == "bfloat16", gradient_checkpointing=a.checkpointing, report_to="none", save_strategy="no",
         logging_steps=10**6, disable_tqdm=True, learning_rate=1e-6, lr_scheduler_type="constant", optim="adamw_torch_fused",
         per_device_train_batch_size=size // a.accumulate, gradient_accumulation_steps=a.accumulate, steps_per_generation=a.steps * a.accumulate,
         num_generations=a.samples, max_completion_length=a.tokens, temperature=1.0, top_p=1.0, top_k=0, beta=0.0, loss_type="grpo",
@@ -137,7 +138,7 @@ def onering_side(a, model, folder):
         f.writelines(json.dumps({"prompt": p, "answer": "0"}) + "\n" for p in problems(a))
     out = tempfile.mkdtemp(dir=folder)
     settings = {
-        "model.path": model, "model.template": "no", "data.train": data, "reward.name": "command", "reward.command": [sys.executable, THIS, "--grader"],
+        "model.path": model, "model.dtype": a.dtype, "model.template": "no", "data.train": data, "reward.name": "command", "reward.command": [sys.executable, THIS, "--grader"],
         "rollout.prompts_per_round": a.prompts, "rollout.samples_per_prompt": a.samples, "rollout.max_new_tokens": a.tokens,
         "rollout.max_prompt_tokens": 1024, "rollout.slots": a.prompts * a.samples, "train.batch_size": a.prompts * a.samples // a.steps,
         "train.rounds": a.rounds, "train.shuffle": "prompts", "train.save_every": 0, "eval.suites": [], "optimizer.learning_rate": 1e-6, "runtime.threads": a.threads,
@@ -168,6 +169,7 @@ def main():
     p.add_argument("--tokens", type=int, default=128)
     p.add_argument("--steps", type=int, default=4)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="type that both compute in")
     p.add_argument("--accumulate", type=int, default=1, help="parts that TRL cuts a step into")
     p.add_argument("--checkpointing", action="store_true", help="have TRL compute activations again")
     p.add_argument("--sides", default="onering,trl")
@@ -190,7 +192,7 @@ def main():
             for side in list(turns)[:: 1 if i % 2 == 0 else -1]:
                 turns[side].append({"onering": onering_side, "trl": trl_side}[side](a, model, folder))
                 print(side, json.dumps(turns[side][-1]), file=sys.stderr)
-    result = {k: getattr(a, k) for k in ("prompts", "samples", "tokens", "steps", "threads", "checkpointing", "accumulate")}
+    result = {k: getattr(a, k) for k in ("prompts", "samples", "tokens", "steps", "threads", "checkpointing", "accumulate", "dtype")}
     result |= {"load": os.getloadavg()[1], "turns": turns}
     if len(turns) == 2:
         pairs = list(zip(turns["onering"], turns["trl"]))

@@ -6,7 +6,7 @@ docs/lab/performance.json, and writes the tables from those between the page's m
     python bench/performance.py --onering ./onering --parts round,genai --tokenizer Qwen2.5-0.5B --problems gsm8k.jsonl
     python bench/performance.py --check
 
-Without --parts it measures all but round, which takes ten minutes a turn, and genai;
+Without --parts it measures all but the rounds, which takes ten minutes a turn, and genai;
 the others take about 25 minutes in all. Each turn runs both sides, one after the
 other, and a table has the range over the turns, or one figure where they agree.
 --check measures nothing: it fails if the page is not what the figures give.
@@ -24,6 +24,7 @@ attention  attention.py: products beside GroupQueryAttention       2         1 m
 genai      compare_genai.py: steps of one row beside genai         3        10 min
 products   products.py: the forms of a layer's products            1         2 min
 round      compare_trl_round.py: a round at the shape of 0.5B      3        30 min
+train_bfloat16, round_bfloat16: the same in bfloat16               1        15 min
 """
 import argparse, datetime, json, os, re, subprocess, sys, tempfile
 
@@ -45,16 +46,17 @@ def bench(a, *flags):
     return json.loads(output([a.onering, "bench", "--config", SHAPE, "--threads", str(a.threads), *flags]))
 
 
-def compare(a, only):
-    return {k: v[0] for k, v in json.loads(script("compare.py", "--onering", a.onering, "--config", SHAPE, "--threads", str(a.threads), "--only", only))["runs"].items()}
+def compare(a, only, dtype="float32"):
+    flags = ("--config", SHAPE, "--threads", str(a.threads), "--only", only, "--dtype", dtype)
+    return {k: v[0] for k, v in json.loads(script("compare.py", "--onering", a.onering, *flags))["runs"].items()}
 
 
 def decode(a):
     return compare(a, "decode")
 
 
-def train(a):
-    return compare(a, "train")
+def train(a, dtype="float32"):
+    return compare(a, "train", dtype)
 
 
 def prompt(a):
@@ -150,12 +152,12 @@ def products(a):
     return found
 
 
-def round(a):
+def round(a, dtype="float32"):
     if not a.tokenizer or not a.problems:
         sys.exit("the part round needs --tokenizer and --problems")
     flags = ["--dir", a.dir] if a.dir else []
     return json.loads(script("compare_trl_round.py", "--onering", a.onering, "--tokenizer", a.tokenizer, "--problems", a.problems,
-                             "--threads", str(a.threads), "--pairs", "1", *flags))["turns"]
+                             "--threads", str(a.threads), "--pairs", "1", "--dtype", dtype, *flags))["turns"]
 
 
 def span(values, unit="", digits=3):
@@ -232,7 +234,7 @@ def limits_table(turns):
     end += f"; the checkpoint at {span([t['checkpoint_bytes'] / t['warm']['checkpoint']['seconds'] / 1e9 for t in turns], ' GB/s')}"
     peaks = [t["peaks"] for t in turns if t.get("peaks")]
     if peaks:
-        end += f"; measured with it: a product at {span([p['gemm_flops_per_second'] / 1e9 for p in peaks], ' GFLOP/s')}, a copy at {span([p['copy_bytes_per_second'] / 1e9 for p in peaks], ' GB/s')}"
+        end += f"; measured with it: a product at {span([p['gemm_flops_per_second'] / 1e9 for p in peaks], ' GFLOP/s')}, memory at {span([p['memory_bytes_per_second'] / 1e9 for p in peaks], ' GB/s')}"
     return table(("", "cold", "warm", "share of the limit, warm"), rows) + ["", end + "."]
 
 
@@ -296,12 +298,17 @@ PARTS = {
     "decode": (decode, decode_table, 3), "train": (train, train_table, 2), "prompt": (prompt, prompt_table, 2), "small": (small, small_table, 3),
     "mixed": (mixed, mixed_table, 2), "limits": (limits, limits_table, 1), "checkpoint": (checkpoint, checkpoint_table, 2), "update": (update, update_table, 2), "attention": (attention, attention_table, 2),
     "genai": (genai, genai_table, 3), "products": (products, products_table, 1), "round": (round, round_table, 3),
+    "train_bfloat16": (lambda a: train(a, "bfloat16"), train_table, 1), "round_bfloat16": (lambda a: round(a, "bfloat16"), round_table, 1),
 }
 
 
 def machine(a):
     with open("/proc/cpuinfo") as f:
-        cpu = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), "unknown CPU")
+        said = dict(line.strip().replace("\t", "").split(":", 1) for line in f if ":" in line)
+    cpu = said.get("model name", " unknown CPU").strip()
+    if "cpu family" in said:  # the name may say little
+        vectors = next((name for flag, name in (("avx512_bf16", "AVX-512 BF16"), ("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in said.get("flags", "").split()), "no AVX2")
+        cpu += f" (family{said['cpu family']}, model{said['model']}, {vectors})"
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
     import importlib.metadata as installed
     versions = {}
@@ -354,7 +361,7 @@ def write(path, text):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--onering", help="the onering program")
-    p.add_argument("--parts", default=",".join(k for k in PARTS if k not in ("round", "genai")))
+    p.add_argument("--parts", default=",".join(k for k in PARTS if not k.startswith(("round", "genai"))))
     p.add_argument("--turns", type=int, default=0, help="turns of each part in place of its own number")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--tokenizer", help="for round and genai: folder with the tokenizer")

@@ -34,7 +34,7 @@ type Round struct {
 	Steps       int    `toml:"updates" range:"[1,16777216]" help:"optimizer steps of a round"`
 	MicroTokens int    `range:"[1,16777216]" help:"tokens of a pass of a round"`
 	Dir         string `help:"folder on the disk that a round's checkpoint is written to and removed from (default the system's for temporary files)"`
-	Roofline    bool   `help:"measure a product of matrices and a copy too, and say what share of that limit each phase of --round reaches"`
+	Roofline    bool   `help:"measure products of matrices and the speed of memory too, and say what share of that limit each phase of --round reaches"`
 }
 
 // DefaultRound is eight problems and the lengths of the paper.
@@ -90,17 +90,21 @@ func (o Round) Run(ctx context.Context, env *runtime.Env, p *policy.Policy, part
 	for _, n := range b.lengths {
 		r.ResponseTokens, r.Longest = r.ResponseTokens+n, max(r.Longest, n)
 	}
+	var peaks limits.Peaks // of all measurements: the machine's speed varies by the minute
 	for _, to := range []*phases{&r.Cold, &r.Warm} {
 		if *to, err = b.round(ctx); err != nil {
 			return r, fmt.Errorf("bench: %w", err)
 		}
+		if o.Roofline {
+			now, err := limits.Machine(env)
+			if err != nil {
+				return r, err
+			}
+			peaks = peaks.Most(now)
+		}
 	}
 	r.CheckpointBytes = b.written
 	if o.Roofline {
-		peaks, err := limits.Machine(env)
-		if err != nil {
-			return r, err
-		}
 		r.Peaks = &peaks
 		b.limits(&r.Cold, peaks)
 		b.limits(&r.Warm, peaks)

@@ -1,6 +1,6 @@
 // Package limits says how far the phases of a round are from the limits of the machine:
 // it compares their times with the least time for their operations and their bytes, at
-// the measured speed of a matrix product and of a copy.
+// the measured speed of a matrix product and of memory.
 package limits
 
 import (
@@ -17,38 +17,55 @@ import (
 // Peaks are the highest speeds of the machine, measured while it is idle.
 type Peaks struct {
 	// FLOPS is the number of floating-point operations a second in a product of two
-	// square matrices by ONNX Runtime.
+	// square matrices of float32 by ONNX Runtime.
 	FLOPS float64 `json:"gemm_flops_per_second"`
-	// Bytes is the number of bytes that a copy between two arrays, larger than caches,
-	// reads and writes in a second, with as many threads as ONNX Runtime uses.
-	Bytes float64 `json:"copy_bytes_per_second"`
+	// Bytes is the number of bytes that a copy between two arrays, larger than caches, or a
+	// sum onto one of them reads and writes in a second, with as many threads as ONNX Runtime
+	// uses. A copy may also read what it overwrites, a sum onto an array, as an optimizer's
+	// update, reads and writes the same places.
+	Bytes float64 `json:"memory_bytes_per_second"`
 }
+
+// Most returns the higher of both speeds, each, of two measurements.
+func (p Peaks) Most(q Peaks) Peaks { return Peaks{max(p.FLOPS, q.FLOPS), max(p.Bytes, q.Bytes)} }
 
 // Sizes of the measurements of Machine. The fastest of several repeats counts, since
 // other programs can only slow one down.
 const (
-	peakWidth   = 1024
+	peakWidth   = 1024 // and twice as much
 	peakFloats  = 16 << 20
 	peakRepeats = 5
 )
 
-// Machine measures the peaks for a fifth of a second, on the CPU.
+// Machine measures the peaks for a second, on the CPU.
 func Machine(env *runtime.Env) (Peaks, error) {
 	var p Peaks
-	seconds, err := productSeconds(env, peakWidth)
-	if err != nil {
-		return p, fmt.Errorf("limits: the product of matrices: %w", err)
+	for _, n := range []int{peakWidth, 2 * peakWidth} {
+		seconds, err := productSeconds(env, n)
+		if err != nil {
+			return p, fmt.Errorf("limits: the product of matrices: %w", err)
+		}
+		p.FLOPS = max(p.FLOPS, 2*math.Pow(float64(n), 3)/seconds)
 	}
-	p.FLOPS = 2 * math.Pow(peakWidth, 3) / seconds
 	from, to := make([]float32, peakFloats), make([]float32, peakFloats)
 	for i := range from {
 		from[i] = float32(i) // touch it, else all of it could be one page of zeros
 	}
 	threads := env.Threads()
-	seconds = fastest(func() {
-		models.AtOnce(threads, threads, func(i int) { copy(to[i*peakFloats/threads:(i+1)*peakFloats/threads], from[i*peakFloats/threads:]) })
+	bytes := func(each float64, f func(to, from []float32)) {
+		seconds := fastest(func() {
+			models.AtOnce(threads, threads, func(i int) {
+				f(to[i*peakFloats/threads:(i+1)*peakFloats/threads], from[i*peakFloats/threads:(i+1)*peakFloats/threads])
+			})
+		})
+		p.Bytes = max(p.Bytes, each*peakFloats/seconds)
+	}
+	bytes(8, func(to, from []float32) { copy(to, from) })
+	bytes(12, func(to, from []float32) {
+		for i, x := range from[:len(to)] {
+			to[i] += x
+		}
 	})
-	p.Bytes = 8 * peakFloats / seconds
 	from, to = nil, nil
 	debug.FreeOSMemory() // else both arrays would stay in memory
 	return p, nil
