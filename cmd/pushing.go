@@ -13,7 +13,7 @@ import (
 )
 
 // A pusher pushes checkpoints of a run to a hub while the run goes on, one at a time. It
-// implements train.Follower: a checkpoint stays until it is pushed. What fails is said and tried
+// implements rundir.Follower: a checkpoint stays until it is pushed. What fails is said and tried
 // again with the next checkpoint, and at the end of the run.
 type pusher struct {
 	train.Pushing
@@ -55,7 +55,7 @@ func newPusher(ctx context.Context, p train.Pushing, options hub.Options) (*push
 	}}, nil
 }
 
-// Saved implements train.Follower.
+// Saved implements rundir.Follower.
 func (p *pusher) Saved(checkpoint string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *pusher) begin(checkpoint string) {
 	})
 }
 
-// Needs implements train.Follower.
+// Needs implements rundir.Follower.
 func (p *pusher) Needs(checkpoint string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

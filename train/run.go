@@ -72,7 +72,7 @@ type Run struct {
 	model    string                   // with several ranks, the fingerprint of the policy when it was opened
 	resumed  func() error             // see Setup.Resumed
 	until    *rundir.State            // see Setup.Until
-	follower Follower                 // see Setup.Follower
+	follower rundir.Follower          // see Setup.Follower
 	stale    bool                     // the newest checkpoint counts another run.toml than the run goes on with
 	task     Task
 	plan     Plan
@@ -98,8 +98,8 @@ type Setup struct {
 	// folder and checkpoint have been found to belong to it. Before that, only
 	// half-written or damaged files in the folder are changed. An error ends the run.
 	Resumed func() error
-	// Follower, if not nil, follows the checkpoints.
-	Follower Follower
+	// Follower, if not nil, follows the checkpoints on the first rank.
+	Follower rundir.Follower
 	// Until, if not nil, is the state of a checkpoint where the run ends, and writes one.
 	Until *rundir.State
 }

@@ -34,6 +34,13 @@ type Saving struct {
 	KeepLast, KeepBest int
 }
 
+// Pushing says where the checkpoints of a run are sent while it goes on.
+type Pushing struct {
+	PushTo      string `toml:"push_to" help:"repository on the hub, OWNER/NAME, that gets checkpoints while the run goes on, as onering push sends them; one that could not be pushed is named, and tried again with the next one and at the end"`
+	PushEvery   int    `toml:"push_every" needs:"push_to!=" range:"[1,1000000]" help:"checkpoints from one push to the next; the last is always pushed"`
+	PushPrivate bool   `toml:"push_private" needs:"push_to!=" help:"make the repository private if it is new, and refuse one that is public"`
+}
+
 // A save says whether a checkpoint is written after a piece.
 type save int
 
@@ -61,10 +68,7 @@ type saver struct {
 var neverSaved = Position{Round: -1}
 
 func newSaver(r *Run, folder *rundir.Folder, due Saving) *saver {
-	writer := &rundir.Saver{Folder: folder, KeepLast: due.KeepLast, KeepBest: due.KeepBest, CheckMemory: memory.Fits, Log: r.Log}
-	if r.follower != nil {
-		writer.Saved, writer.Needs = r.follower.Saved, r.follower.Needs
-	}
+	writer := &rundir.Saver{Folder: folder, KeepLast: due.KeepLast, KeepBest: due.KeepBest, CheckMemory: memory.Fits, Log: r.Log, Follower: r.follower}
 	if r.stop != nil {
 		writer.KeepBest = max(1, writer.KeepBest)
 	}

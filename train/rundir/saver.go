@@ -25,13 +25,20 @@ type Saver struct {
 	// CheckMemory returns an error if there is not enough memory for a copy of so many bytes.
 	CheckMemory func(bytes int64) error
 	Log         *slog.Logger
-	// Saved, if not nil, is told each checkpoint that was written, and Needs says which must not be removed.
-	Saved func(dir string)
-	Needs func(dir string) bool
+	Follower    Follower // nil if nobody follows the checkpoints
 
 	copies []*models.Weights // copies of the weights and of the optimizer's state; the first Background makes them
 	done   chan error        // receives the result of the write in progress; nil if there is none
 	failed bool              // the newest checkpoint could not be written
+}
+
+// A Follower follows the checkpoints of a run, as one that sends them elsewhere does. Several
+// goroutines call its methods.
+type Follower interface {
+	// Saved is called when a checkpoint has been written.
+	Saved(dir string)
+	// Needs says whether a checkpoint must not be removed yet.
+	Needs(dir string) bool
 }
 
 // Busy says whether a checkpoint is being written.
@@ -175,8 +182,8 @@ func (s *Saver) write(snap Snapshot) error {
 		return fmt.Errorf("train: checkpoint of step %d: %w", snap.State.Step, err)
 	}
 	s.Log.Debug("saved a checkpoint", "folder", dir, "seconds", time.Since(began).Seconds())
-	if s.Saved != nil {
-		s.Saved(dir)
+	if s.Follower != nil {
+		s.Follower.Saved(dir)
 	}
 	return s.prune(dir)
 }
@@ -197,7 +204,7 @@ func (s *Saver) prune(newest string) error {
 		}
 	}
 	for _, dir := range dirs[:max(0, len(dirs)-s.KeepLast)] {
-		if keep[dir] || s.Needs != nil && s.Needs(dir) {
+		if keep[dir] || s.Follower != nil && s.Follower.Needs(dir) {
 			continue
 		}
 		// It gets a hidden name first, so that a half-removed one never looks like a checkpoint.
