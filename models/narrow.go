@@ -196,8 +196,11 @@ func (n *narrow) decode(dst []float32, first int) {
 			if n.DType == I8 {
 				dst[i] = float32(int8(from[i])) * scale
 			} else {
-				dst[i] = nf4[from[i/2]>>(4-4*(i%2))&15] * scale
+				dst[i] = nf4[fourBits(from, i)] * scale
 			}
 		}
 	}
 }
+
+// fourBits returns number i of those that bytes hold two by two, the first in the upper four bits.
+func fourBits(data []byte, i int) byte { return data[i/2] >> (4 - 4*(i%2)) & 15 }

@@ -161,8 +161,7 @@ func (b *blockwise) readFloat32(dst []float32, first int) error {
 		return err
 	}
 	for i := range dst {
-		k := first + i
-		dst[i] = b.numbers[raw[k/2-first/2]>>(4-4*(k%2))&15] * scales[k/b.state.Block-from]
+		dst[i] = b.numbers[fourBits(raw, first%2+i)] * scales[(first+i)/b.state.Block-from]
 	}
 	return nil
 }
