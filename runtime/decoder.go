@@ -19,7 +19,7 @@ type Decoder struct {
 	invariant bool // see SetInvariant
 	wide      bool // uses the form Wide in such steps
 
-	angles   []angles // by the kinds of layers
+	tables   tables
 	cache    *cache
 	prefixes map[int]*prefix // prefixes by their handles
 	nextID   int             // the next prefix's handle
@@ -45,7 +45,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	}
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
-		angles: newAngles(e, g), prefixes: make(map[int]*prefix),
+		tables: newTables(e, g), prefixes: make(map[int]*prefix),
 		steps: make(map[stepKind]*stepSession), tokenChooser: newTokenChooser(e),
 	}
 	d.cache = newCache(e, g, slots, maxTokens, func() {
@@ -53,7 +53,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 			s.bound.close()
 		}
 	})
-	if err := fillAngles(d.angles, maxTokens, g); err != nil {
+	if err := d.tables.turn(maxTokens, g); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -193,17 +193,17 @@ func (d *Decoder) load(p models.Program, err error) (*Binding, error) {
 	return b, nil
 }
 
-// openSession loads a Program and binds the weights and angles.
+// openSession loads a Program and binds the weights and the tables.
 func (d *Decoder) openSession(p models.Program, err error) (decodeSession, error) {
 	b, err := d.load(p, err)
 	if err != nil {
 		return decodeSession{}, err
 	}
 	b.begin()
-	for kind := range d.angles {
+	for kind := range d.tables.cos {
 		if b.has(models.OfKind(ports.Cos, kind)) {
-			b.in(models.OfKind(ports.Cos, kind), d.angles[kind].cos.value, nil)
-			b.in(models.OfKind(ports.Sin, kind), d.angles[kind].sin.value, nil)
+			b.in(models.OfKind(ports.Cos, kind), d.tables.cos[kind].value, nil)
+			b.in(models.OfKind(ports.Sin, kind), d.tables.sin[kind].value, nil)
 		}
 	}
 	if b.failed != nil {
@@ -502,6 +502,6 @@ func (d *Decoder) Close() {
 		d.prefill = nil
 	}
 	d.tokenChooser.close()
-	closeAngles(d.angles)
+	d.tables.close()
 	d.cache.close()
 }

@@ -119,10 +119,10 @@ func (p *Pass) form(a *activations, i int) layerForm {
 func (p *Pass) bindLayer(b *Binding, layer int, x *buffer) {
 	in, tables := p.packed, &p.learner.tables
 	kind := p.learner.geometry.Kind(layer)
-	angles, mask := &tables.angles[kind], tables.maskOf(p.learner.geometry.Kinds[kind]).value
+	mask := tables.maskOf(p.learner.geometry.Kinds[kind]).value
 	v, err := x.of(p.streamShape()...)
 	b.in(ports.Stream, v, err)
-	for name, v := range map[string]*Value{ports.Positions: in.pos.value, ports.Cos: angles.cos.value, ports.Sin: angles.sin.value,
+	for name, v := range map[string]*Value{ports.Positions: in.pos.value, ports.Cos: tables.cos[kind].value, ports.Sin: tables.sin[kind].value,
 		ports.Mask: mask, ports.Band: mask, ports.BlockBounds: in.bounds.value} {
 		if b.has(name) { // kinds of layers need different inputs
 			b.in(name, v, nil)
