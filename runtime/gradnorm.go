@@ -7,6 +7,7 @@ import (
 
 	"onering/models"
 	"onering/models/ports"
+	"onering/runtime/kernels"
 )
 
 // ErrOverflow says that gradients were too large for float16 with the Ring's LossScale.
@@ -55,7 +56,7 @@ func (o *Optimizer) openNorm() error {
 		}
 		n.sum = append(n.sum, sum)
 	}
-	if e.memory.Updater != nil {
+	if e.memory.Kernels.Squaring() {
 		return nil
 	}
 	first, err := loadBinding(e, withScalars(p))
@@ -70,12 +71,12 @@ func (o *Optimizer) openNorm() error {
 }
 
 // squares sets the sums of its slices: the squares of the gradients divided by scale.
-func (n *norm) squares(k Updater, sums []float64, scale float64) error {
+func (n *norm) squares(k *kernels.Device, sums []float64, scale float64) error {
 	run := func() error { return n.runSessions(scale) }
 	if !n.unscales {
 		scale = 1
 	}
-	if k != nil {
+	if k.Squaring() {
 		run = func() error { return n.runKernels(k, scale) }
 	}
 	if err := run(); err != nil {
@@ -116,7 +117,7 @@ func (n *norm) runSessions(scale float64) error {
 }
 
 // runKernels computes the sums by the device's kernel.
-func (n *norm) runKernels(k Updater, scale float64) error {
+func (n *norm) runKernels(k *kernels.Device, scale float64) error {
 	for i, g := range n.g {
 		if err := k.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, n.sum[i].data); err != nil {
 			return err
@@ -157,7 +158,7 @@ func (o *Optimizer) GradNorm() (float64, error) {
 // has the same bits as with one Optimizer.
 func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
 	sums := make([]float64, len(o.ring.shares.owner))
-	if err := o.norm.squares(o.env.memory.Updater, sums, o.ring.lossScale()); err != nil {
+	if err := o.norm.squares(o.env.memory.Kernels, sums, o.ring.lossScale()); err != nil {
 		return 0, err
 	}
 	if err := share(sums, o.ring.shares.owner); err != nil {

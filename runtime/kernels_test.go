@@ -15,7 +15,7 @@ import (
 // same bits as the graph, and sums the same squares up to rounding.
 func TestUpdateByKernel(t *testing.T) {
 	env := openOn(t, devices[0])
-	if env.memory.Updater == nil {
+	if !env.memory.Kernels.Squaring() {
 		env = openOn(t, "stand-in-kernels")
 	}
 	for _, d := range []models.DType{models.F32, models.F16, models.BF16} {
@@ -24,16 +24,16 @@ func TestUpdateByKernel(t *testing.T) {
 		}
 		sizes := models.Sizes{Hidden: 24, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 16, FFN: 40, Vocab: 37, MaxPositions: 16}
 		arch := decoder.Architecture{Shape: decoder.Shape{Sizes: sizes, RopeTheta: 100, RMSEps: 1e-3, Names: decoder.LlamaNames}, Compute: models.Compute{Type: d, Provider: models.CUDA}}
-		kernels := env.memory.Updater
+		kernels := env.memory.Kernels
 		var found [2][][]float32
 		var norms [2]float64
 		for i := range 2 {
 			if i == 1 {
-				env.memory.Updater = nil
+				env.memory.Kernels = nil
 			}
 			found[i], norms[i] = updated(t, env, arch)
 		}
-		env.memory.Updater = kernels
+		env.memory.Kernels = kernels
 		if x, y := norms[0], norms[1]; !(x > 0) || x/y < 1-1e-6 || x/y > 1+1e-6 {
 			t.Errorf("%v: norms %v and %v", d, x, y)
 		}

@@ -184,20 +184,12 @@ func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int6
 	}
 }
 
-// A Linker is a Driver with addresses whose device sends to devices of other processes.
-type Linker interface {
-	// NCCL opens the library for the stream of the device's runs, and names the device's
-	// card uniquely on its machine.
-	NCCL(ctx context.Context) (library *nccl.Library, card string, err error)
-}
-
-// NCCL returns the library of the device's Linker.
+// NCCL returns Backend.NCCL of the device.
 func (e *Env) NCCL(ctx context.Context) (library *nccl.Library, card string, err error) {
-	l, ok := e.memory.Driver.(Linker)
-	if !ok {
+	if e.memory.NCCL == nil {
 		return nil, "", fmt.Errorf("the device is %s, and NCCL links CUDA devices", e.memory)
 	}
-	return l.NCCL(ctx)
+	return e.memory.NCCL(ctx)
 }
 
 // A Link moves elements of arenas between the devices of several ranks and adds them

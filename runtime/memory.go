@@ -35,8 +35,7 @@ import (
 // complete. Upload, Download and Wait return after everything before them is complete.
 type memory struct {
 	Backend
-	thread // the thread of all runs
-
+	work         chan func()      // what the thread of all runs calls; nil if they use the caller's
 	name         string           // as Options.Device has it
 	info         *C.OrtMemoryInfo // the memory for ONNX Runtime; nil until the library is loaded
 	asyncOptions *C.OrtRunOptions // options of runs that return before they are complete; nil if none does
@@ -76,7 +75,7 @@ func openMemory(o Options, d device) (*memory, error) {
 	}
 	m := newMemory(d.String(), *b)
 	if m.gpu() {
-		m.thread = newThread()
+		m.startThread()
 	}
 	return m, m.open(o)
 }
@@ -136,7 +135,7 @@ func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 
 // Aliases reports whether addresses are the host's: Go code reads and writes them, and
 // Upload and Download copy nothing if both addresses are the same.
-func (m *memory) Aliases() bool { return m.Driver == heap{} }
+func (m *memory) Aliases() bool { return m == host }
 
 // Check returns err, or if something failed and the device no longer answers, an error
 // that wraps ErrLost. After that, Check and all other calls return this error.
@@ -323,30 +322,27 @@ func (m *memory) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
 // Wait returns when everything before it is complete.
 func (m *memory) Wait() error { return m.try("computing", m.Driver.Wait) }
 
-// A thread runs functions on one thread of the system. Go's code moves between threads,
-// and the providers of devices keep state by thread: CUDA's has cuBLAS handles and
-// cuDNN's compiled kernels for each thread.
-type thread struct{ work chan func() }
-
-func newThread() thread {
-	t := thread{make(chan func())}
+// startThread starts the thread of all runs. Go's code moves between threads of the system,
+// and the providers of devices keep state by thread: CUDA's has cuBLAS handles and cuDNN's
+// compiled kernels for each thread.
+func (m *memory) startThread() {
+	m.work = make(chan func())
 	go func() {
 		goruntime.LockOSThread()
-		for f := range t.work {
+		for f := range m.work {
 			f()
 		}
 	}()
-	return t
 }
 
-// do calls f on the thread and returns after f. The zero thread is the caller's thread.
-func (t thread) do(f func()) {
-	if t.work == nil {
+// do calls f on the thread of all runs and returns after f.
+func (m *memory) do(f func()) {
+	if m.work == nil {
 		f()
 		return
 	}
 	done := make(chan struct{})
-	t.work <- func() { f(); close(done) }
+	m.work <- func() { f(); close(done) }
 	<-done
 }
 

@@ -297,7 +297,7 @@ func (o *Optimizer) runKernel(p part, scalars map[string]float64) error {
 	for port, v := range p.values {
 		at[port] = v.data
 	}
-	return o.env.memory.Updater.Update(p.values[ports.Param].bytes/models.F32.Size(), at, p.update.copy == models.F16, scalars)
+	return o.env.memory.Kernels.Update(p.values[ports.Param].bytes/models.F32.Size(), at, p.update.copy == models.F16, scalars)
 }
 
 // runTiles updates a part on the CPU by the Program's code.
@@ -352,7 +352,7 @@ func (o *Optimizer) load(u *update) (err error) {
 
 // loadSession makes the session of an update, unless the device has a kernel for it.
 func (o *Optimizer) loadSession(u *update) (err error) {
-	if k := o.env.memory.Updater; k != nil && k.Updates(u.program.Name) {
+	if o.env.memory.Kernels.Updates(u.program.Name) {
 		return nil
 	}
 	u.binding, err = loadBinding(o.env, withScalars(u.program))

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"onering/models"
+	"onering/runtime/kernels"
+	"onering/runtime/nccl"
 	"onering/runtime/provision"
 )
 
@@ -97,33 +99,11 @@ type Backend struct {
 	// InOrder reports whether ScatterND adds rows of the same index in their order.
 	// Otherwise the last bits of their sum change from run to run.
 	InOrder bool
-	// Kernels are operators of our own; nil if there are none. Updater updates by other means
-	// than ONNX Runtime's operators; nil if it does not.
-	Kernels Kernels
-	Updater Updater
-}
-
-// Kernels are operators of our own for graphs.
-type Kernels interface {
-	// Fuse replaces nodes of a loaded Program by the operators.
-	Fuse(p models.Program) models.Program
-	// Whole reports whether one kernel computes the attention of a layer's Program, with
-	// all queries in one block and without storing scores.
-	Whole(p models.Program) bool
-}
-
-// An Updater computes on a device, in order with its Driver and runs. Addresses are the
-// device's.
-type Updater interface {
-	// Updates reports whether there is a kernel for an optimizer's Program, by its name.
-	Updates(program string) bool
-	// Update does the work of that Program, with the same bits: for n elements, with its
-	// inputs and the optional output Copy at the addresses given by port. half says
-	// whether Copy is float16.
-	Update(n int, at map[string]unsafe.Pointer, half bool, scalars map[string]float64) error
-	// Squares writes the sum of the squares of n gradients times scale to sum, a float32, in
-	// the same order in every run.
-	Squares(g unsafe.Pointer, n int, scale float64, sum unsafe.Pointer) error
+	// Kernels are operators of our own; nil if there are none.
+	Kernels *kernels.Device
+	// NCCL opens the library that links the device with those of other processes, for the
+	// stream of its runs, and names its card uniquely on the machine; nil if there is none.
+	NCCL func(ctx context.Context) (library *nccl.Library, card string, err error)
 }
 
 // A Driver is a device's own interface to its memory, in order with its runs. Addresses
@@ -147,8 +127,8 @@ type Driver interface {
 	Close()
 }
 
-// Streams are a Driver that also copies between device and host while the device computes. Each stream does its work in order. One goroutine at a
-// time uses Streams.
+// Streams are a Driver that also copies between device and host while the device computes.
+// Each stream does its work in order. One goroutine at a time uses Streams.
 type Streams interface {
 	// Lock lets the device access bytes of the host directly, until Unlock.
 	Lock(host []byte) error

@@ -88,9 +88,7 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runtime: program %q: %w", p.Name, err)
 	}
-	if k := e.memory.Kernels; k != nil {
-		p = k.Fuse(p)
-	}
+	p = e.memory.Kernels.Fuse(p)
 	s := &Session{env: e, name: p.Name, alias: maps.Clone(p.Alias), bindings: map[*Binding]bool{}}
 	if e.options.KeepSessions {
 		s.ptr, err = e.kept.load(e, env, p)

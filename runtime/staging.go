@@ -13,7 +13,7 @@ import (
 // time.
 type staging struct {
 	memory  *memory
-	streams Streams              // inTurn if copies do not overlap with computation
+	streams Streams              // nil if copies do not overlap with computation
 	locked  [][]byte             // memory that the device accesses directly
 	slots   []map[string]*buffer // by port, the places of parts on the device
 }
@@ -34,23 +34,6 @@ const (
 	markDown
 	marksOfSlot
 )
-
-// inTurn are the Streams of a device that cannot copy while it computes: all work is
-// complete at once.
-type inTurn struct{ *memory }
-
-func (inTurn) Lock([]byte) error     { return nil }
-func (inTurn) Unlock([]byte)         {}
-func (inTurn) Mark(_, _ int) error   { return nil }
-func (inTurn) Follow(_, _ int) error { return nil }
-func (inTurn) Settle() error         { return nil }
-
-func (t inTurn) Begin(stream int, device unsafe.Pointer, host []byte) error {
-	if stream == StreamUp {
-		return t.Upload(device, unsafe.Pointer(unsafe.SliceData(host)), len(host))
-	}
-	return t.Download(unsafe.Pointer(unsafe.SliceData(host)), device, len(host))
-}
 
 // open prepares for parts that the host holds in ranges of its memory, and locks these:
 // all or none. If the device cannot access them directly, copies are slower, and Notice
@@ -75,7 +58,7 @@ func (s *staging) open(e *Env, kept [][]byte) {
 		}
 	}
 	if s.locked == nil {
-		s.streams, slots = inTurn{e.memory}, 1
+		s.streams, slots = nil, 1
 	}
 	for range slots {
 		s.slots = append(s.slots, make(map[string]*buffer))
@@ -137,11 +120,9 @@ func (s *staging) move(stream, i int, p part, after, before int) error {
 		if err == nil {
 			err = s.streams.Begin(stream, s.slots[i][port].at, unsafe.Slice((*byte)(v.data), v.bytes))
 		}
-		switch {
-		case len(s.locked) == 0: // the memory has counted it
-		case stream == StreamUp:
+		if stream == StreamUp {
 			s.memory.Count(v.bytes, 0)
-		default:
+		} else {
 			s.memory.Count(0, v.bytes)
 		}
 	}
@@ -154,12 +135,20 @@ func (s *staging) move(stream, i int, p part, after, before int) error {
 // each calls run for the parts in order, with their host arrays on the device. When it
 // returns, the host has all arrays again and no copy is under way, even after an error.
 func (s *staging) each(parts []part, run func(part) error) (err error) {
+	if s.streams == nil {
+		for _, p := range parts {
+			if err := s.inTurn(p, run); err != nil {
+				return s.memory.Check(err)
+			}
+		}
+		return nil
+	}
 	defer func() {
 		if err = errors.Join(err, s.streams.Settle()); err != nil {
 			err = s.memory.Check(err)
 		}
 	}()
-	ahead := min(1, len(s.slots)-1) // so that the next part is uploaded meanwhile
+	const ahead = 1 // so that the next part is uploaded meanwhile
 	for next := range len(parts) + ahead {
 		if next < len(parts) && s.stages(parts[next]) {
 			if err := s.move(StreamUp, next%len(s.slots), parts[next], markDown, markUp); err != nil {
@@ -173,6 +162,28 @@ func (s *staging) each(parts []part, run func(part) error) (err error) {
 		}
 	}
 	return nil
+}
+
+// inTurn copies the host's arrays of a part to the device, calls run and copies them back.
+func (s *staging) inTurn(p part, run func(part) error) error {
+	if !s.stages(p) {
+		return run(p)
+	}
+	on, err := s.at(0, p)
+	for port, v := range s.kept(p) {
+		if err == nil {
+			err = s.memory.Upload(on.values[port].data, v.data, v.bytes)
+		}
+	}
+	if err == nil {
+		err = run(on)
+	}
+	for port, v := range s.kept(p) {
+		if err == nil {
+			err = s.memory.Download(v.data, on.values[port].data, v.bytes)
+		}
+	}
+	return err
 }
 
 // update calls run for a part whose host arrays are being copied to slot i, and copies

@@ -32,8 +32,6 @@ func (*provider) Names() string           { return "cuda, cuda:N with the number
 func (*provider) Has(number int) bool     { return number < 1<<16 }
 func (*provider) Graphs() models.Provider { return models.CUDA }
 
-// Refuses returns "": the provider computes in all types.
-
 // Taken estimates the bytes of CUDA's context, the kernels, and the workspaces of cuBLAS and cuDNN.
 func (*provider) Taken() int64 { return 1200e6 }
 

@@ -28,7 +28,7 @@ func addKernels(b *runtime.Backend, m *memory, number int, notice func(string)) 
 		}
 		return
 	}
-	b.Kernels, b.Updater = k, k
+	b.Kernels = k
 	provide := b.Append
 	b.Append = func(functions, options unsafe.Pointer) error {
 		return errors.Join(provide(functions, options), k.AddTo(functions, options))

@@ -43,7 +43,7 @@ func (c *provider) Open(o runtime.Options, number int, _ string) (*runtime.Backe
 	}
 	settings := settings(number, o.TF32)
 	b := &runtime.Backend{
-		Driver: m, Kind: "Cuda", ID: number, Execution: "CUDAExecutionProvider",
+		Driver: m, NCCL: m.link, Kind: "Cuda", ID: number, Execution: "CUDAExecutionProvider",
 		Append: func(functions, options unsafe.Pointer) error { return m.use(functions, options, settings) },
 	}
 	addKernels(b, m, number, o.Notice)

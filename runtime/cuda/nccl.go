@@ -12,8 +12,8 @@ import (
 	"onering/runtime/nccl"
 )
 
-// NCCL implements runtime.Linker.
-func (m *memory) NCCL(ctx context.Context) (l *nccl.Library, card string, err error) {
+// link opens NCCL for runtime.Backend.
+func (m *memory) link(ctx context.Context) (l *nccl.Library, card string, err error) {
 	path := os.Getenv(nccl.Variable)
 	if path == "" {
 		if path, err = m.find(ctx); err != nil {

@@ -655,7 +655,8 @@ func (g *fused) ints(name string) (list []int64) {
 	return list
 }
 
-// Whole implements runtime.Kernels.
+// Whole reports whether one kernel computes the attention of a layer's Program, with all queries
+// in one block and without storing scores.
 func (d *Device) Whole(p models.Program) bool {
 	return slices.ContainsFunc(d.Fuse(p).Nodes, func(n onnx.Node) bool { return kindOf(n, "") == "CausalAttention" })
 }

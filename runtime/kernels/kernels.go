@@ -23,7 +23,8 @@ import (
 	"onering/models/ports"
 )
 
-// A Device runs the kernels on one device.
+// A Device runs the kernels on one device. Those of a GPU also update weights and sum squares, in
+// order with the work on its stream; the addresses that they take are the GPU's.
 type Device struct {
 	device *C.onering_device
 	stream unsafe.Pointer
@@ -61,9 +62,12 @@ func (d *Device) AddTo(functions, options unsafe.Pointer) error {
 	return errors.New(C.GoString(problem))
 }
 
-// Fuse implements runtime.Kernels.
+// Fuse replaces nodes of a loaded Program by the operators. A nil Device has none.
 func (d *Device) Fuse(p models.Program) models.Program {
-	if d.host {
+	switch {
+	case d == nil:
+		return p
+	case d.host:
 		return fuseOnHost(p)
 	}
 	return fuseAll(p)
@@ -72,10 +76,14 @@ func (d *Device) Fuse(p models.Program) models.Program {
 // numbers are the scalars of AdamW in the order of kernels.cu.
 var numbers = []string{ports.Beta1, ports.Beta1Rest, ports.Beta2, ports.Beta2Rest, ports.Eps, ports.Rate, ports.SecondScale, ports.Keep, ports.Clip}
 
-// Updates implements runtime.Kernels: there is a kernel for AdamW.
-func (*Device) Updates(program string) bool { return program == "adamw" || program == "adamw.copy" }
+// Updates reports whether there is a kernel for an optimizer's Program, by its name: for AdamW on a
+// GPU.
+func (d *Device) Updates(program string) bool {
+	return d != nil && !d.host && (program == "adamw" || program == "adamw.copy")
+}
 
-// Update implements runtime.Kernels.
+// Update does the work of that Program, with the same bits: for n elements, with its inputs and
+// the optional output Copy at the addresses given by port. half says whether Copy is float16.
 func (d *Device) Update(n int, at map[string]unsafe.Pointer, half bool, scalars map[string]float64) error {
 	var s [9]C.float
 	for i, name := range numbers {
@@ -90,7 +98,11 @@ func (d *Device) Update(n int, at map[string]unsafe.Pointer, half bool, scalars 
 		at[ports.Copy], C.int64_t(n), &s[0], flag(half), d.stream))
 }
 
-// Squares implements runtime.Kernels.
+// Squaring reports whether Squares has a kernel.
+func (d *Device) Squaring() bool { return d != nil && !d.host }
+
+// Squares writes the sum of the squares of n gradients times scale to sum, a float32, in the same
+// order in every run.
 func (d *Device) Squares(g unsafe.Pointer, n int, scale float64, sum unsafe.Pointer) error {
 	return said("sum of squares", C.onering_squares(d.device, (*C.float)(g), C.int64_t(n), C.float(scale), (*C.float)(sum), d.stream))
 }

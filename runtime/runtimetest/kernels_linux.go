@@ -11,6 +11,6 @@ func init() {
 	runtime.RegisterProvider(&standIn{runtime.ProviderOf("cpu"), "stand-in-kernels", models.CUDA,
 		func(b *runtime.Backend) {
 			k := onhost.Device()
-			b.Kernels, b.Updater, b.Append = k, k, k.AddTo
+			b.Kernels, b.Append = k, k.AddTo
 		}})
 }

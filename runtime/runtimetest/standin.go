@@ -42,7 +42,7 @@ func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backen
 		h.Calls = new(atomic.Int64)
 		h.Calls.Store(int64(number))
 	}
-	b := &runtime.Backend{Driver: h, InOrder: true}
+	b := &runtime.Backend{Driver: h, InOrder: true, NCCL: h.link}
 	if s.Kernels != nil {
 		s.Kernels(b)
 	}
@@ -194,8 +194,8 @@ func (h Host) CopyRuns(to, from []unsafe.Pointer, runs []runtime.Runs) error {
 // had its own, and so do processes.
 var cards atomic.Int64
 
-// NCCL implements runtime.Linker, with the library that the environment names.
-func (h Host) NCCL(context.Context) (*nccl.Library, string, error) {
+// link returns the NCCL library that the environment names.
+func (h Host) link(context.Context) (*nccl.Library, string, error) {
 	if os.Getenv(nccl.Variable) == "" {
 		return nil, "", errors.New("a stand-in has no NCCL but that of " + nccl.Variable)
 	}
