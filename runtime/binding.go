@@ -23,15 +23,9 @@ type Binding struct {
 	ptr     *C.OrtIoBinding
 	bound   [2][]*Value // Values by port
 	given   [][]byte    // by input, the small value that ONNX Runtime last copied to a device
-	sizes   []seenSize  // sizes in the order of Session.sizes at the last check
+	sizes   []int64     // the sizes of Session.sizes at the last check, -1 where unknown
 	checked bool        // whether check has accepted the bound Values
 	failed  error       // the first error since begin
-}
-
-// A seenSize is the size of a varying dimension, and a port that has it.
-type seenSize struct {
-	n          int64 // -1 if unknown
-	side, port int
 }
 
 // NewBinding returns a Binding with nothing bound.
@@ -41,7 +35,7 @@ func (s *Session) NewBinding() (*Binding, error) {
 	if s.ptr == nil {
 		return nil, fmt.Errorf("runtime: program %q: the session is %w", s.name, errClosed)
 	}
-	b := &Binding{s: s, sizes: make([]seenSize, len(s.sizes))}
+	b := &Binding{s: s, sizes: make([]int64, len(s.sizes))}
 	if err := check(C.onering_binding(s.ptr, &b.ptr)); err != nil {
 		return nil, fmt.Errorf("runtime: program %q: making a binding: %w", s.name, err)
 	}
@@ -184,7 +178,7 @@ func (b *Binding) ready() (wait bool, err error) {
 // check returns an error unless the sizes of all bound Values agree.
 func (b *Binding) check() error {
 	for i := range b.sizes {
-		b.sizes[i].n = -1
+		b.sizes[i] = -1
 	}
 	outputs := 0
 	for side := range b.bound {
@@ -200,12 +194,10 @@ func (b *Binding) check() error {
 				if dim.fixed >= 0 {
 					continue
 				}
-				seen := &b.sizes[dim.size]
-				if seen.n < 0 {
-					*seen = seenSize{v.shape[d], side, i}
-				} else if seen.n != v.shape[d] {
-					return b.errorf(side, i, "dimension %s is %d, but %d in %s %q", b.s.sizes[dim.size], v.shape[d],
-						seen.n, sides[seen.side], b.s.ports[seen.side][seen.port].Name)
+				if b.sizes[dim.size] < 0 {
+					b.sizes[dim.size] = v.shape[d]
+				} else if n := b.sizes[dim.size]; n != v.shape[d] {
+					return b.errorf(side, i, "dimension %s is %d, but %d in %s", b.s.sizes[dim.size], v.shape[d], n, b.s.portWith(dim.size, b.bound))
 				}
 			}
 		}
@@ -214,6 +206,18 @@ func (b *Binding) check() error {
 		return fmt.Errorf("runtime: program %q: no output is bound", b.s.name)
 	}
 	return b.checkAliases()
+}
+
+// portWith names the first port with a Value that has one of the sizes that vary.
+func (s *Session) portWith(size int, bound [2][]*Value) string {
+	for side := range bound {
+		for i, p := range s.ports[side] {
+			if bound[side][i] != nil && slices.ContainsFunc(p.dims, func(d dim) bool { return d.fixed < 0 && d.size == size }) {
+				return fmt.Sprintf("%s %q", sides[side], p.Name)
+			}
+		}
+	}
+	return ""
 }
 
 // checkAliases returns an error if an output shares memory with an input that the
@@ -292,7 +296,7 @@ func (b *Binding) shapes() string {
 	}
 	out := []string{" on"}
 	for i, size := range b.sizes {
-		out = append(out, fmt.Sprintf("%s=%d", b.s.sizes[i], size.n))
+		out = append(out, fmt.Sprintf("%s=%d", b.s.sizes[i], size))
 	}
 	return strings.Join(out, " ")
 }

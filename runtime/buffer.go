@@ -156,18 +156,17 @@ func (e *Env) buffer(d models.DType) buffer { return buffer{memory: e.memory, dt
 // there first, unless it is small and unchanged. Use it for a few numbers.
 func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 
-// zeros returns a buffer with memory for n elements, all zero.
-func zeros(m *memory, d models.DType, n int) (buffer, error) {
-	b := buffer{memory: m, dtype: d}
+// zeros makes memory for n elements, all zero.
+func (b *buffer) zeros(n int) error {
 	err := b.allocate(n)
 	if err == nil {
 		err = b.memory.Zero(b.at, b.bytes(n))
 	}
 	if err != nil {
 		b.close()
-		return buffer{}, fmt.Errorf("runtime: %.2f GB on %s: %w", 1e-9*float64(b.bytes(n)), m, err)
+		return fmt.Errorf("runtime: %.2f GB on %s: %w", 1e-9*float64(b.bytes(n)), b.memory, err)
 	}
-	return b, nil
+	return nil
 }
 
 // allocate makes memory for n elements with unknown content.

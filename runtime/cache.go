@@ -48,12 +48,12 @@ type cachePlace struct{ part, row int }
 // newStates makes states of so many rows with room for so many tokens, all zero.
 func newStates(m *memory, g models.Geometry, rows, tokens int) (states []*buffer, err error) {
 	for _, s := range g.States {
-		b, err := zeros(m, s.Type, rows*s.Elements(tokens))
-		if err != nil {
+		b := &buffer{memory: m, dtype: s.Type}
+		if err := b.zeros(rows * s.Elements(tokens)); err != nil {
 			closeBuffers(states...)
 			return nil, err
 		}
-		states = append(states, &b)
+		states = append(states, b)
 	}
 	return states, nil
 }
@@ -133,7 +133,7 @@ func (c *cache) reserve(n int) error {
 		capacity = min(c.maxTokens, (max(n+n/4, n+64)+15)/16*16)
 	}
 	second := &c.parts[1]
-	return c.rebuild(arrangement{p.slotOf, len(c.placeOf), capacity}, arrangement{second.slotOf, second.room, second.capacity})
+	return c.rebuild(cachePart{slotOf: p.slotOf, room: len(c.placeOf), capacity: capacity}, *second)
 }
 
 // arrangeEvery is the number of steps between attempts to arrange rows better.
@@ -160,20 +160,14 @@ func (c *cache) arrange() error {
 	}
 	c.steps = 0
 	first, second := c.plan()
-	if fits && 5*(len(first.slots)*first.capacity+len(second.slots)*second.capacity) > 4*now {
+	if fits && 5*(len(first.slotOf)*first.capacity+len(second.slotOf)*second.capacity) > 4*now {
 		return nil
 	}
 	return c.rebuild(first, second)
 }
 
-// An arrangement says which slots a part has, in the order of its rows, and its sizes.
-type arrangement struct {
-	slots          []int
-	room, capacity int
-}
-
-// plan returns the arrangement with which a step reads least.
-func (c *cache) plan() (first, second arrangement) {
+// plan returns the parts, without their memory, of which a step reads least.
+func (c *cache) plan() (first, second cachePart) {
 	slots := slices.Concat(c.parts[0].slotOf, c.parts[1].slotOf)
 	lengths := make([]int, len(slots))
 	for i, slot := range slots {
@@ -198,30 +192,30 @@ func (c *cache) plan() (first, second arrangement) {
 	}
 	for _, slot := range slots {
 		if c.length(slot) <= bound {
-			first.slots = append(first.slots, slot)
+			first.slotOf = append(first.slotOf, slot)
 		} else {
-			second.slots = append(second.slots, slot)
+			second.slotOf = append(second.slotOf, slot)
 		}
 	}
 	first.room, first.capacity = len(c.placeOf), capacity(bound)
-	if second.room = len(second.slots); second.room > 0 {
+	if second.room = len(second.slotOf); second.room > 0 {
 		second.capacity = longest
 	}
 	return first, second
 }
 
-// rebuild moves all rows to the places of a new arrangement. An unchanged part keeps its
-// memory.
-func (c *cache) rebuild(arrangements ...arrangement) error {
+// rebuild moves all rows to the places that new parts have for their slots. A part of the same
+// slots and sizes as before keeps its memory.
+func (c *cache) rebuild(parts ...cachePart) error {
 	var made [2]cachePart
-	for i, a := range arrangements {
+	for i, a := range parts {
 		old := &c.parts[i]
-		if a.room == old.room && a.capacity == old.capacity && slices.Equal(a.slots, old.slotOf) {
+		if a.room == old.room && a.capacity == old.capacity && slices.Equal(a.slotOf, old.slotOf) {
 			made[i] = *old
 			continue
 		}
-		made[i] = cachePart{room: a.room, capacity: a.capacity, slotOf: slices.Clone(a.slots), made: old.made + 1}
-		for _, slot := range a.slots {
+		made[i] = cachePart{room: a.room, capacity: a.capacity, slotOf: slices.Clone(a.slotOf), made: old.made + 1}
+		for _, slot := range a.slotOf {
 			made[i].lengths = append(made[i].lengths, c.length(slot))
 		}
 		if a.room > 0 {
@@ -256,11 +250,10 @@ func (c *cache) move(made *[2]cachePart) error {
 			if p.room == 0 || p.made == c.parts[i].made {
 				continue
 			}
-			to, err := zeros(c.memory, s.Type, p.room*s.Elements(p.capacity))
-			if err != nil {
+			to := p.states[state]
+			if err := to.zeros(p.room * s.Elements(p.capacity)); err != nil {
 				return err
 			}
-			*p.states[state] = to
 			var runs [2][]Runs // rows by the part from which they come
 			for row, slot := range p.slotOf {
 				at := c.placeOf[slot]

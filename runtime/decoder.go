@@ -18,6 +18,7 @@ type Decoder struct {
 	maxTokens int
 	invariant bool // see SetInvariant
 	wide      bool // uses the form Wide in such steps
+	direct    bool // graphs have no form but Direct, or none that is faster
 
 	tables   tables
 	cache    *cache
@@ -47,6 +48,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
 		tables: newTables(e, g), prefixes: make(map[int]*prefix),
 		steps: make(map[stepKind]*stepSession), tokenChooser: newTokenChooser(e),
+		direct: e.memory.gpu() || g.Compute != models.F32 || r.Weights.Narrow != nil,
 	}
 	d.cache = newCache(e, g, slots, maxTokens, func() {
 		for _, s := range d.steps {
@@ -127,8 +129,7 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 // and on maxTokens, but not on what the slots hold.
 func (d *Decoder) SetInvariant(of sampler.Invariance) {
 	d.invariant = of != sampler.Loose
-	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && d.geometry.Compute == models.F32 &&
-		d.env.memory.Aliases() && !d.env.memory.gpu()
+	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && !d.direct && d.env.memory.Aliases()
 }
 
 // wholeSteps reports whether each step computes all slots; see SetInvariant.
@@ -153,11 +154,11 @@ func (d *Decoder) rows(n int) int {
 // always uses Direct, and graphs of 16 bits have no other form. Operators of our own, which multiply
 // by matrices of fewer bits, are as fast in it as in any.
 func (d *Decoder) form(n int) models.Form {
-	g, held := d.geometry, d.ring.Weights.Narrow != nil
+	g := d.geometry
 	switch {
-	case d.wide && !held:
+	case d.wide:
 		return models.Wide
-	case d.invariant || d.env.memory.gpu() || g.Compute != models.F32 || held:
+	case d.invariant || d.direct:
 		return models.Direct
 	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:
 		return models.Direct
@@ -277,6 +278,18 @@ type stepSession struct {
 	active [2]buffer    // by part, [B,1], 1 for rows that get a token, 0 for others
 }
 
+// stepSession returns the session for a kind of steps. It loads it at the first call.
+func (d *Decoder) stepSession(k stepKind) (*stepSession, error) {
+	if s := d.steps[k]; s != nil {
+		return s, nil
+	}
+	s, err := d.newStepSession(k)
+	if err == nil {
+		d.steps[k] = s
+	}
+	return s, err
+}
+
 // newStepSession loads the Program of a kind of steps and makes the buffers of its inputs, whose memory is
 // taken later.
 func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
@@ -324,12 +337,9 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 	// rows one by one up to their own lengths, which is faster for many rows. The last
 	// bits of a row differ then.
 	kind := stepKind{d.form(n), len(parts), len(parts) == 1 && n >= leastMany && d.cache.inParts && !d.invariant}
-	s := d.steps[kind]
-	if s == nil {
-		if s, err = d.newStepSession(kind); err != nil {
-			return err
-		}
-		d.steps[kind] = s
+	s, err := d.stepSession(kind)
+	if err != nil {
+		return err
 	}
 	if err := s.bound.bind(s.binding, d.geometry, parts...); err != nil {
 		return err

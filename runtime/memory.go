@@ -75,7 +75,7 @@ func openMemory(o Options, d device) (*memory, error) {
 	}
 	m := newMemory(d.String(), *b)
 	if m.gpu() {
-		m.startThread()
+		m.work = startThread()
 	}
 	return m, m.open(o)
 }
@@ -325,14 +325,15 @@ func (m *memory) Wait() error { return m.try("computing", m.Driver.Wait) }
 // startThread starts the thread of all runs. Go's code moves between threads of the system,
 // and the providers of devices keep state by thread: CUDA's has cuBLAS handles and cuDNN's
 // compiled kernels for each thread.
-func (m *memory) startThread() {
-	m.work = make(chan func())
+func startThread() chan func() {
+	work := make(chan func())
 	go func() {
 		goruntime.LockOSThread()
-		for f := range m.work {
+		for f := range work {
 			f()
 		}
 	}()
+	return work
 }
 
 // do calls f on the thread of all runs and returns after f.
