@@ -24,6 +24,7 @@ type learner struct {
 	config    Config
 	run       *train.Run
 	objective objectives.Objective
+	needs     objectives.Needs
 	reference *reference // nil unless the objective needs one
 	streams   []*streams.Opened
 	teachers  []*reference // of the streams that have one
@@ -45,8 +46,9 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 // and their teachers. After an error the learner holds what was opened, for the caller to close.
 func newLearner(c Config, run *train.Run) (*learner, error) {
 	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds}}
+	l.needs = objectives.NeedsOf(l.objective)
 	var err error
-	if objectives.NeedsOf(l.objective).Reference {
+	if l.needs.Reference {
 		if l.reference, err = newReference(run.Policy.Env, c, run.Policy); err != nil && c.Model.Reference != "" {
 			err = fmt.Errorf("train: model.reference: %w", err)
 		}
@@ -76,13 +78,12 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 // log-probs, if the objective needs them.
 func (l *learner) score(ctx context.Context, r *round) error {
 	r.rescored = l.config.Rollout.OldLogProb == "rescore"
-	squares := objectives.NeedsOf(l.objective).Squares
-	if !r.rescored && !squares && l.reference == nil && len(l.teachers) == 0 {
+	if !r.rescored && !l.needs.Squares && l.reference == nil && len(l.teachers) == 0 {
 		return nil
 	}
 	l.run.Clock.Enter(metrics.PhaseScore)
 	defer l.run.Clock.Enter(metrics.PhaseOther)
-	if r.rescored || squares {
+	if r.rescored || l.needs.Squares {
 		scores, err := l.run.Stepper.Score(ctx, r.sequences)
 		if err != nil {
 			return err
@@ -92,7 +93,7 @@ func (l *learner) score(ctx context.Context, r *round) error {
 				r.trajectories[i].OldLogProb = logp
 				r.compare(i, logp)
 			}
-			if squares {
+			if l.needs.Squares {
 				r.trajectories[i].SumPiSquared = scores.SumSquares[i]
 			}
 		}
@@ -126,8 +127,8 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	step := learn.Batch{
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
 		Number: n + 1, LearningRate: l.config.Optimizer.Rate(l.config.Optimizer.LearningRate, n, total),
-		Apart:    objectives.NeedsOf(l.objective).Apart,
-		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsOf(l.objective).All && !l.config.Optimizer.RateByESS,
+		Apart:    l.needs.Apart,
+		LiveOnly: l.config.Train.Score == "trained" && !l.needs.All && !l.config.Optimizer.RateByESS,
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]
@@ -136,11 +137,8 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 		}
 		step.Live[i] = objectives.Live(l.objective, b.Trajectories[i])
 	}
-	var stats []objectives.Stat
 	sent := l.run.Ranks.Sent()
-	mixed := streams.Mix(l.streams, step, b, r.streamed(rollouts), l.config.Train.Seed, total)
-	report, err := mixed.Step(ctx, l.run.Stepper, b, l.loss(b, &stats))
-	stats = append(stats, mixed.Record...)
+	report, stats, err := l.learn(ctx, step, b, r.streamed(rollouts), total)
 	// Until the round's first update the weights are those that sampled, so
 	// the log-probs of sampler and learner can be compared.
 	if len(r.steps) == 0 && !r.rescored && report.Loss.LogProb != nil {
@@ -162,17 +160,32 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	if ob, ok := l.objective.(objectives.Observer); ok {
 		ob.Observe(b)
 	}
-	if m := l.config.Model; l.moves() && (n+1)%m.ReferenceSteps == 0 {
-		if err := l.reference.follow(l.run.Policy, m.ReferenceUpdate); err != nil {
-			return nil, &learn.UpdateError{Err: fmt.Errorf("the reference does not follow the policy: %w", err)}
-		}
-	}
 	r.note(rollouts, b, report)
 	record := append(report.Record(step.LearningRate), l.run.Volume(sent, report.Early)...)
 	for _, s := range stats {
 		record = record.With(s.Name, s.Value)
 	}
 	return record, nil
+}
+
+// learn takes the step of a batch with its streams, and returns the figures of both.
+func (l *learner) learn(ctx context.Context, step learn.Batch, b objectives.Batch, rollouts []streams.Rollout, total float64) (learn.Report, []objectives.Stat, error) {
+	var stats []objectives.Stat
+	mixed := streams.Mix(l.streams, step, b, rollouts, l.config.Train.Seed, total)
+	report, err := mixed.Step(ctx, l.run.Stepper, b, l.loss(b, &stats))
+	return report, append(stats, mixed.Record...), err
+}
+
+// moveReference moves the reference after optimizer step n, if it follows the policy then.
+func (l *learner) moveReference(n int) error {
+	m := l.config.Model
+	if !l.moves() || n%m.ReferenceSteps != 0 {
+		return nil
+	}
+	if err := l.reference.follow(l.run.Policy, m.ReferenceUpdate); err != nil {
+		return &learn.UpdateError{Err: fmt.Errorf("the reference does not follow the policy: %w", err)}
+	}
+	return nil
 }
 
 // loss is the objective's loss of a batch, whose scores it sets. It leaves figures in stats.

@@ -19,8 +19,7 @@ import (
 	"onering/train/ranks"
 )
 
-// A roller makes rounds: it samples responses to the next problems, has them
-// graded, computes advantages and cuts the rollouts into batches (Algorithm 1,
+// A roller makes rounds: it samples responses to problems, has them graded, computes advantages and cuts the rollouts into batches (Algorithm 1,
 // line 1).
 type roller struct {
 	config    Config
@@ -30,6 +29,8 @@ type roller struct {
 	problems  *problemOrder
 	digest    string // digest of the problems
 	reward    reward.Reward
+	grading   reward.Grader       // without what a single round's responses add
+	greedy    int                 // greedy responses to a problem, beside the others: 1 if the objective compares with one
 	player    *environment.Player // nil where a response is a single turn
 	objective objectives.Objective
 	decoders  []*runtime.Decoder
@@ -79,8 +80,11 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	for _, d := range decoders {
 		lanes.Decoders = append(lanes.Decoders, d)
 	}
+	grading := c.Reward.Grader()
+	grading.Decode, grading.Together = func(ids []int32) string { return prompter.Tokenizer.Decode(ids, true) }, true
+	grading.Player, grading.Invariant = player, c.Rollout.Invariant
 	return &roller{
-		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
+		grading: grading, greedy: c.sampled() - c.Rollout.SamplesPerPrompt, config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
 		reward: c.Reward.Rule, player: player, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
 	}, nil
 }
@@ -98,10 +102,9 @@ func (r *roller) Release() {
 	}
 }
 
-// roll samples and grades round n, from 0. progress is called with each graded response,
+// roll samples and grades round n, from 0, of these problems. progress is called with each graded response,
 // and explain adds the cause to an error of sampling.
-func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(error) error) (*round, error) {
-	problems := r.problems.Round(n)
+func (r *roller) roll(ctx context.Context, n int, problems []data.Problem, progress func(), explain func(error) error) (*round, error) {
 	rollouts, stats, err := r.sample(ctx, problems, n, progress)
 	if err != nil {
 		err = explain(err)
@@ -147,7 +150,7 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	c := r.config.Rollout
 	var tasks []reward.Task
 	var numbers []int // draw numbers of their problems
-	k, each := c.SamplesPerPrompt, r.config.sampled()
+	k, each := c.SamplesPerPrompt, c.SamplesPerPrompt+r.greedy
 	at := func(problem, sample int) int { // index in out of each rollout
 		if sample == k {
 			return len(problems)*k + problem
@@ -182,8 +185,8 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	if len(tasks) == 0 {
 		return out, sampler.Stats{}, ctx.Err()
 	}
-	options := sampler.Options{Sampling: c.Sampling, Kept: c.LogProb == "kept", Seed: uint64(r.config.Train.Seed)}
-	if err := r.policy.Ends(&options, r.prompter.Template); err != nil {
+	options, err := r.options()
+	if err != nil {
 		return nil, sampler.Stats{}, err
 	}
 	stats, err := r.grader(n, numbers).Sample(ctx, r.lanes, options, tasks, func(g reward.Graded) error {
@@ -199,14 +202,19 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	return out, stats, err
 }
 
+// options returns how responses are sampled.
+func (r *roller) options() (o sampler.Options, err error) {
+	c := r.config.Rollout
+	o = sampler.Options{Sampling: c.Sampling, Kept: c.LogProb == "kept", Seed: uint64(r.config.Train.Seed)}
+	return o, r.policy.Ends(&o, r.prompter.Template)
+}
+
 // grader returns what grades the responses of round n to the problems of these numbers.
 func (r *roller) grader(n int, numbers []int) reward.Grader {
-	g := r.config.Reward.Grader()
-	g.Decode, g.Together = func(ids []int32) string { return r.prompter.Tokenizer.Decode(ids, true) }, true
+	g := r.grading
 	if page := r.grades.at(n, fmt.Sprint("round ", n+1)); page != nil {
 		g.Journal, g.Notes = reward.Renumbered{Journal: page, Numbers: numbers}, page
 	}
-	g.Player, g.Invariant = r.player, r.config.Rollout.Invariant
 	return g
 }
 

@@ -51,8 +51,9 @@ func (t *trainer) roll(ctx context.Context, at train.Position) (train.Done, erro
 	t.run.Clock.Take()
 	t.run.Clock.Enter(metrics.PhaseRollout)
 	t.run.Observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", t.roller.count(c.Rollout.PromptsPerRound)*c.sampled())
-	r, err := t.roller.roll(ctx, n, func() { t.run.Observer.Advance(1) }, func(err error) error {
-		if _, prompt, failed := t.roller.prompter.Prompt(t.roller.problems.Round(n)[0]); failed == nil && ctx.Err() == nil {
+	problems := t.roller.problems.Round(n)
+	r, err := t.roller.roll(ctx, n, problems, func() { t.run.Observer.Advance(1) }, func(err error) error {
+		if _, prompt, failed := t.roller.prompter.Prompt(problems[0]); failed == nil && ctx.Err() == nil {
 			err = t.learner.explainSampling(err, prompt)
 		}
 		return err
@@ -97,6 +98,9 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 			t.skip = failed
 			return train.Done{At: at, Save: train.Now}, nil // replaying the step takes the weights before it
 		}
+	}
+	if err == nil {
+		err = t.learner.moveReference(at.Step + 1)
 	}
 	return t.stepDone(at, record, err)
 }
