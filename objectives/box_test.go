@@ -261,8 +261,8 @@ func TestMaskStats(t *testing.T) {
 	if stats := objectives.MaskStats(makeObjective(t, "grpo", nil), b); stats != nil {
 		t.Errorf("without masks: %+v", stats)
 	}
-	if !objectives.Live(makeObjective(t, "grpo", keys{"kl_cov": 0.1}), objectives.Trajectory{}) ||
-		objectives.Live(o, objectives.Trajectory{}) || !objectives.Live(o, objectives.Trajectory{TokenAdvantage: []float64{0, 1}}) {
+	if !objectives.NeedsOf(makeObjective(t, "grpo", keys{"kl_cov": 0.1})).Live(objectives.Trajectory{}) ||
+		objectives.NeedsOf(o).Live(objectives.Trajectory{}) || !objectives.NeedsOf(o).Live(objectives.Trajectory{TokenAdvantage: []float64{0, 1}}) {
 		t.Error("Live is wrong")
 	}
 }

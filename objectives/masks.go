@@ -177,7 +177,7 @@ func Loss(o Objective, b, at Batch) float64 {
 		loss = o.Loss(b, at)
 	} else {
 		loss = o.Loss(blend(b, at, factors), at)
-		if Live(o, Trajectory{}) {
+		if NeedsOf(o).Flat {
 			// The penalties are the loss without advantages. They are not masked.
 			b, at := withoutAdvantages(b), withoutAdvantages(at)
 			loss += o.Loss(b, at) - o.Loss(blend(b, at, factors), at)
@@ -199,7 +199,7 @@ func Weights(o Objective, b Batch, w [][]float64) {
 	o.Weights(b, w)
 	if factors := maskOf(o, b); factors != nil {
 		penalties := b.Zeros()
-		if Live(o, Trajectory{}) {
+		if NeedsOf(o).Flat {
 			o.Weights(withoutAdvantages(b), penalties)
 		}
 		for i := range w {
@@ -242,14 +242,6 @@ func MaskStats(o Objective, b Batch) []Stat {
 		}
 	}
 	return []Stat{{"mask/mean", mean(factors)}, {"mask/dropped", *Fraction(dropped, len(factors))}}
-}
-
-// Live reports whether o may give t weights other than zero. An objective with WeighsAll
-// gives weights even to responses without advantage and without penalties.
-func Live(o Objective, t Trajectory) bool {
-	needs := NeedsOf(o)
-	return t.HasAdvantage() || needs.EntropyGradient || needs.Reference || says(o, func(s shares) bool { return s.settings().KLCov > 0 }) ||
-		says(o, func(x interface{ WeighsAll() bool }) bool { return x.WeighsAll() })
 }
 
 func stepAdvantages(o Objective, b Batch) [][]float64 {

@@ -264,7 +264,7 @@ type Needs struct {
 	// EntropyGradient says that the loss depends on the policy's entropy (WeighsEntropy).
 	EntropyGradient bool
 	// All says that weights of responses, or the state of Observe, depend on the
-	// log-probs or entropies of responses that cannot have weights themselves (see Live).
+	// log-probs or entropies of responses that cannot have weights themselves (see Needs.Live).
 	// The host then computes those too. ReadsBatch or NeedsEntropy says so.
 	All bool
 	// Apart says that the results of Weights and EntropyWeights for a response depend
@@ -276,6 +276,9 @@ type Needs struct {
 	// Whole says that a response has one advantage and TokenAdvantage is not read
 	// (WeighsWhole): advantages of tokens are refused.
 	Whole bool
+	// Flat says that weights may be other than zero even for a response without advantage: by
+	// a penalty, or by the objective (WeighsAll).
+	Flat bool
 }
 
 // NeedsOf returns the Needs that o's methods state. A missing method means false.
@@ -291,8 +294,13 @@ func NeedsOf(o Objective) (n Needs) {
 	n.All = n.Entropy || says(o, func(x interface{ ReadsBatch() bool }) bool { return x.ReadsBatch() })
 	n.Apart = says(o, func(x interface{ WeighsApart() bool }) bool { return x.WeighsApart() })
 	n.Whole = says(o, func(x interface{ WeighsWhole() bool }) bool { return x.WeighsWhole() })
+	n.Flat = n.EntropyGradient || n.Reference || says(o, func(s shares) bool { return s.settings().KLCov > 0 }) ||
+		says(o, func(x interface{ WeighsAll() bool }) bool { return x.WeighsAll() })
 	return n
 }
+
+// Live reports whether a response may have weights other than zero.
+func (n Needs) Live(t Trajectory) bool { return n.Flat || t.HasAdvantage() }
 
 // says returns the answer of a method of o, false if o does not have it.
 func says[T any](o Objective, ask func(T) bool) bool {

@@ -192,7 +192,7 @@ func checkAlone(new func() objectives.Objective) error {
 			}
 		}
 		other := clone(b)
-		dead := func(i int) bool { return !objectives.Live(o, b.Trajectories[i]) }
+		dead := func(i int) bool { return !objectives.NeedsOf(o).Live(b.Trajectories[i]) }
 		for i := range other.Trajectories {
 			if dead(i) {
 				copy(other.Trajectories[i].LogProb, other.Trajectories[i].OldLogProb)

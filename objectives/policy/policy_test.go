@@ -78,7 +78,7 @@ func asSetting(err error, key string, into **objectives.SettingError) bool {
 func TestLive(t *testing.T) {
 	for _, pull := range []string{"true", "false"} {
 		o := policy.New("pull=" + pull)
-		if objectives.Live(&o, objectives.Trajectory{}) != (pull == "true") {
+		if objectives.NeedsOf(&o).Live(objectives.Trajectory{}) != (pull == "true") {
 			t.Errorf("pull %v: Live is wrong of a response without advantage", pull)
 		}
 	}

@@ -133,12 +133,12 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	for i, j := range rollouts {
 		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]
 		if l.config.Train.Truncated == "mask" && r.rollouts[j].Truncated {
-			b.Trajectories[i], step.Sequences[i] = masked(r.trajectories[j]), runtime.NewSequence(r.rollouts[j].Prompt, nil)
+			b.Trajectories[i], step.Sequences[i] = masked(r.trajectories[j]), runtime.Sequence{Tokens: r.rollouts[j].Prompt}
 		}
-		step.Live[i] = objectives.Live(l.objective, b.Trajectories[i])
+		step.Live[i] = l.needs.Live(b.Trajectories[i])
 	}
 	sent := l.run.Ranks.Sent()
-	report, stats, err := l.learn(ctx, step, b, r.streamed(rollouts), total)
+	report, stats, err := l.learn(ctx, r, rollouts, step, b, total)
 	// Until the round's first update the weights are those that sampled, so
 	// the log-probs of sampler and learner can be compared.
 	if len(r.steps) == 0 && !r.rescored && report.Loss.LogProb != nil {
@@ -169,10 +169,10 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 }
 
 // learn takes the step of a batch with its streams, and returns the figures of both.
-func (l *learner) learn(ctx context.Context, step learn.Batch, b objectives.Batch, rollouts []streams.Rollout, total float64) (learn.Report, []objectives.Stat, error) {
-	var stats []objectives.Stat
-	mixed := streams.Mix(l.streams, step, b, rollouts, l.config.Train.Seed, total)
-	report, err := mixed.Step(ctx, l.run.Stepper, b, l.loss(b, &stats))
+func (l *learner) learn(ctx context.Context, r *round, rollouts []int, step learn.Batch, b objectives.Batch, total float64) (
+	report learn.Report, stats []objectives.Stat, err error) {
+	mixed := streams.Mix(l.streams, step, b, r.streamed(rollouts), l.config.Train.Seed, total)
+	report, err = mixed.Step(ctx, l.run.Stepper, b, l.loss(b, &stats))
 	return report, append(stats, mixed.Record...), err
 }
 

@@ -123,7 +123,8 @@ func (o ObjectiveConfig) Restore(checkpoint string, p *policy.Policy) error {
 
 // batch is the failure's batch as the objective and as the Stepper take it.
 func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
-	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, Apart: objectives.NeedsOf(o).Apart}
+	needs := objectives.NeedsOf(o)
+	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, Apart: needs.Apart}
 	for _, x := range f.Trajectories {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,
@@ -135,7 +136,7 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 		step.Sequences = append(step.Sequences, y.sequence())
 	}
 	for _, x := range b.Trajectories {
-		step.Live = append(step.Live, objectives.Live(o, x))
+		step.Live = append(step.Live, needs.Live(x))
 	}
 	return b, step
 }

@@ -84,8 +84,8 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	grading.Decode, grading.Together = func(ids []int32) string { return prompter.Tokenizer.Decode(ids, true) }, true
 	grading.Player, grading.Invariant = player, c.Rollout.Invariant
 	return &roller{
-		grading: grading, greedy: c.sampled() - c.Rollout.SamplesPerPrompt, config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
-		reward: c.Reward.Rule, player: player, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
+		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(), reward: c.Reward.Rule,
+		grading: grading, greedy: c.sampled() - c.Rollout.SamplesPerPrompt, player: player, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
 	}, nil
 }
 
