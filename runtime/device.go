@@ -88,14 +88,20 @@ func (d device) String() string {
 // choose decides what "auto" means and finds the library for the device. If auto means
 // the CPU, Notice receives the reason in one line.
 func choose(ctx context.Context, o Options, d device) (_ device, at provision.Location, err error) {
-	find := func(d device) (err error) { at, err = d.find(ctx, o.Options); return err }
-	if d.provider != nil {
-		err = find(d)
-		return d, at, err
-	}
-	d, why, err := resolve(find)
-	o.onCPU(why)
+	d, err = o.resolve(d, func(d device) (err error) { at, err = d.find(ctx, o.Options); return err })
 	return d, at, err
+}
+
+// resolve decides what "auto" means, if d is that, and checks that the device is usable.
+func (o Options) resolve(d device, usable func(device) error) (device, error) {
+	if d.provider != nil {
+		return d, usable(d)
+	}
+	d, why, err := resolve(usable)
+	if o.Notice != nil && why != "" {
+		o.Notice("running on the CPU: " + why)
+	}
+	return d, err
 }
 
 // resolve decides what "auto" means: the first provider's device that can be used, or the
@@ -120,13 +126,6 @@ func resolve(usable func(device) error) (d device, why string, err error) {
 	}
 	d = device{provider: cpu{}}
 	return d, strings.Join(texts, "; "), usable(d)
-}
-
-// onCPU sends Notice the reason why the device "auto" is the CPU.
-func (o Options) onCPU(why string) {
-	if o.Notice != nil && why != "" {
-		o.Notice("running on the CPU: " + why)
-	}
 }
 
 // find finds the library of a device and checks that the device can be used. It fetches a

@@ -425,13 +425,7 @@ func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 			return d, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.Path)
 		}
 	}
-	usable := func(d device) error { return d.check(ctx, process.path, false) }
-	if d.provider != nil {
-		return d, usable(d)
-	}
-	d, why, err := resolve(usable)
-	o.onCPU(why)
-	return d, err
+	return o.resolve(d, func(d device) error { return d.check(ctx, process.path, false) })
 }
 
 // apiVersion returns N of a version 1.N.x.
