@@ -12,7 +12,7 @@ import (
 )
 
 // mostNamed is the sum over spineFunctions of the types in reach at the last release.
-const mostNamed = 200
+const mostNamed = 162
 
 // spineFunctions are where the five things of a round happen: a token is decoded, a round is
 // sampled, a step is taken, its gradients are computed, the weights are updated.
