@@ -126,40 +126,42 @@ func hostArena(w *models.Weights) *arena {
 	return &arena{weights: w, blocks: []block{{all, host, models.F32, unsafe.Pointer(unsafe.SliceData(w.Data))}}, read: []piece{all}}
 }
 
-// hold finds places for the pieces of w that in lists for each memory, and for their copy. Places
+// blocksIn returns pieces in float32 as blocks of a memory, which have no place in it yet.
+func blocksIn(pieces []piece, m *memory) (blocks []block) {
+	for _, p := range pieces {
+		blocks = append(blocks, block{piece: p, memory: m, dtype: models.F32})
+	}
+	return blocks
+}
+
+// hold finds places for float32 blocks of w, which are given in any order, and for the copy. Places
 // on a device have unknown content. Upload and Download find the arena afterwards.
-func (e *Env) hold(w *models.Weights, in map[*memory][]piece, copied block) (*arena, error) {
+func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, error) {
 	a := &arena{env: e, weights: w, copy: copied, read: []piece{{0, len(w.Data)}}}
-	for m, pieces := range in {
-		for _, p := range pieces {
-			a.blocks = append(a.blocks, block{piece: p, memory: m, dtype: models.F32})
-		}
-	}
-	slices.SortFunc(a.blocks, func(x, y block) int { return x.from - y.from })
-	joined := a.blocks[:0]
-	for _, b := range a.blocks {
-		if n := len(joined); n > 0 && joined[n-1].to == b.from && joined[n-1].memory == b.memory {
-			joined[n-1].to = b.to
+	slices.SortFunc(blocks, func(x, y block) int { return x.from - y.from })
+	for _, b := range blocks {
+		if n := len(a.blocks); n > 0 && a.blocks[n-1].to == b.from && a.blocks[n-1].memory == b.memory {
+			a.blocks[n-1].to = b.to
 		} else {
-			joined = append(joined, b)
+			a.blocks = append(a.blocks, b)
 		}
 	}
-	a.blocks = joined
-	size, offsets := 0, make(map[*block]int) // of the blocks that need memory
-	place := func(b *block) {
-		size += (b.dtype.Size()*b.from - size) & 63 // so that a tensor begins on a multiple of 64 bytes, as on the host
-		offsets[b] = size
-		size += b.bytes()
-	}
+	var placed []*block // those that need memory
 	for i := range a.blocks {
 		if b := &a.blocks[i]; b.memory.Aliases() {
 			b.at = unsafe.Pointer(&w.Data[b.from])
 		} else {
-			place(b)
+			placed = append(placed, b)
 		}
 	}
 	if copied.size() > 0 {
-		place(&a.copy)
+		placed = append(placed, &a.copy)
+	}
+	size, offsets := 0, make([]int, len(placed))
+	for i, b := range placed {
+		size += (b.dtype.Size()*b.from - size) & 63 // so that a tensor begins on a multiple of 64 bytes, as on the host
+		offsets[i] = size
+		size += b.bytes()
 	}
 	if size > 0 {
 		var err error
@@ -167,16 +169,16 @@ func (e *Env) hold(w *models.Weights, in map[*memory][]piece, copied block) (*ar
 			return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(size)*1e-9, e.memory, err)
 		}
 	}
-	for b, offset := range offsets {
-		b.at = unsafe.Add(a.at, offset)
+	for i, b := range placed {
+		b.at = unsafe.Add(a.at, offsets[i])
 	}
 	e.arenas.Store(w, a)
 	return a, nil
 }
 
-// holdZeros is hold for pieces in one memory, of which all elements are zero.
+// holdZeros is hold for pieces in one memory, whose elements are all zero.
 func (e *Env) holdZeros(w *models.Weights, in *memory, pieces []piece) (*arena, error) {
-	a, err := e.hold(w, map[*memory][]piece{in: pieces}, block{})
+	a, err := e.hold(w, blocksIn(pieces, in), block{})
 	if err == nil && !e.memory.Aliases() {
 		err = a.zero()
 	}
@@ -185,7 +187,7 @@ func (e *Env) holdZeros(w *models.Weights, in *memory, pieces []piece) (*arena, 
 
 // holdAll is hold for all elements on the device of e, with the content of w.
 func (e *Env) holdAll(w *models.Weights) (*arena, error) {
-	a, err := e.hold(w, map[*memory][]piece{e.memory: {{0, len(w.Data)}}}, block{})
+	a, err := e.hold(w, blocksIn([]piece{{0, len(w.Data)}}, e.memory), block{})
 	if err == nil {
 		err = a.fill()
 	}

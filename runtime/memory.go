@@ -367,48 +367,49 @@ func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 }
 
 // host is the host's memory, which all Envs on the CPU share.
-var host = &memory{Backend: Backend{Driver: heap{}, InOrder: true, Kernels: processor, Append: processor.AddTo}, name: "cpu", elementwise: elementwiseOnHost}
+var host = &memory{Backend: Backend{Driver: Heap{}, InOrder: true, Kernels: processor, Append: processor.AddTo}, name: "cpu", elementwise: elementwiseOnHost}
 
 // processor has the operators that the host computes in bfloat16.
 var processor = hostkernels.Device()
 
-// A heap is the Driver of Go's heap, where sessions on the CPU read and write. Its garbage
+// A Heap is the Driver of Go's heap, where sessions on the CPU read and write. Its garbage
 // collector frees.
-type heap struct{}
+type Heap struct{}
 
-func (heap) Alloc(bytes int) (unsafe.Pointer, error) {
+func (Heap) Alloc(bytes int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(unsafe.SliceData(newBytes(bytes))), nil
 }
 
-func (heap) Free(unsafe.Pointer) {}
-func (heap) Wait() error         { return nil }
-func (heap) Close()              {}
+func (Heap) Free(unsafe.Pointer) {}
+func (Heap) Wait() error         { return nil }
+func (Heap) Close()              {}
 
-func (heap) Write(to unsafe.Pointer, from []byte) error {
+func (Heap) Write(to unsafe.Pointer, from []byte) error {
 	copy(unsafe.Slice((*byte)(to), len(from)), from)
 	return nil
 }
 
-func (heap) Read(to []byte, from unsafe.Pointer) error {
+func (Heap) Read(to []byte, from unsafe.Pointer) error {
 	copy(to, unsafe.Slice((*byte)(from), len(to)))
 	return nil
 }
 
 // Zero clears gradients with several threads: in the first call, the system provides each
 // page as it is written.
-func (heap) Zero(at unsafe.Pointer, bytes int) error {
+func (Heap) Zero(at unsafe.Pointer, bytes int) error {
 	const part = 16 << 20
 	all := unsafe.Slice((*byte)(at), bytes)
 	models.AtOnce(goruntime.GOMAXPROCS(0), (bytes+part-1)/part, func(i int) { clear(all[i*part : min((i+1)*part, bytes)]) })
 	return nil
 }
 
-func (heap) CopyRuns(to, from []unsafe.Pointer, runs []Runs) error {
+func (Heap) CopyRuns(to, from []unsafe.Pointer, runs []Runs) error {
 	for i := range to {
 		for _, r := range runs {
-			r.Each(func(a, b int) {
-				copy(unsafe.Slice((*byte)(unsafe.Add(to[i], a)), r.Width), unsafe.Slice((*byte)(unsafe.Add(from[i], b)), r.Width))
-			})
+			for run := range r.Count {
+				a, b := unsafe.Add(to[i], r.To+run*r.Stride), unsafe.Add(from[i], r.From+run*r.FromStride)
+				copy(unsafe.Slice((*byte)(a), r.Width), unsafe.Slice((*byte)(b), r.Width))
+			}
 		}
 	}
 	return nil

@@ -156,10 +156,3 @@ const (
 type Runs struct {
 	To, Stride, From, FromStride, Width, Count int
 }
-
-// Each calls f with the first bytes of each run.
-func (r Runs) Each(f func(to, from int)) {
-	for i := range r.Count {
-		f(r.To+i*r.Stride, r.From+i*r.FromStride)
-	}
-}

@@ -150,13 +150,11 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 			masters = append(masters, p.without(rest)...)
 		}
 	}
-	in := map[*memory][]piece{e.memory: rest}
+	in := e.memory // of the masters
 	if r.Offload == OffloadAll {
-		in[host] = append(in[host], masters...)
-	} else {
-		in[e.memory] = append(in[e.memory], masters...)
+		in = host
 	}
-	a, err := e.hold(w, in, copied)
+	a, err := e.hold(w, append(blocksIn(rest, e.memory), blocksIn(masters, in)...), copied)
 	if err == nil {
 		a.read = rest
 		err = a.fill()

@@ -52,6 +52,7 @@ func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backen
 // Host is the Driver of a stand-in. New memory is full of NaN. Calls, if not nil, counts
 // down, and at zero the device is lost.
 type Host struct {
+	runtime.Heap
 	Calls *atomic.Int64
 	*Streams
 }
@@ -161,33 +162,19 @@ func (h Host) Alloc(bytes int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(unsafe.SliceData(words)), h.call()
 }
 
-// Free does nothing: the garbage collector frees memory that the Device forgets.
-func (Host) Free(unsafe.Pointer) {}
-
 func (h Host) Write(to unsafe.Pointer, from []byte) error {
-	copy(unsafe.Slice((*byte)(to), len(from)), from)
+	h.Heap.Write(to, from)
 	return h.call()
 }
 
 func (h Host) Read(to []byte, from unsafe.Pointer) error {
-	copy(to, unsafe.Slice((*byte)(from), len(to)))
+	h.Heap.Read(to, from)
 	return h.call()
 }
 
 func (h Host) Zero(at unsafe.Pointer, bytes int) error {
-	clear(unsafe.Slice((*byte)(at), bytes))
+	h.Heap.Zero(at, bytes)
 	return h.call()
-}
-
-func (h Host) CopyRuns(to, from []unsafe.Pointer, runs []runtime.Runs) error {
-	for i := range to {
-		for _, r := range runs {
-			r.Each(func(a, b int) {
-				copy(unsafe.Slice((*byte)(unsafe.Add(to[i], a)), r.Width), unsafe.Slice((*byte)(unsafe.Add(from[i], b)), r.Width))
-			})
-		}
-	}
-	return nil
 }
 
 // cards counts the names given to NCCL: ranks of one process share a device as if each
@@ -204,4 +191,3 @@ func (h Host) link(context.Context) (*nccl.Library, string, error) {
 }
 
 func (h Host) Wait() error { return h.call() }
-func (Host) Close()        {}
