@@ -89,7 +89,9 @@ func TestPrograms(t *testing.T) {
 					t.Errorf("a reward that no step can be computed with: %d", status)
 				}
 				if n != 7 {
-					post("/rl/reward", pays, map[string]any{"reward": n % 2})
+					if status, answer := post("/rl/reward", pays, map[string]any{"reward": n % 2}); status != http.StatusOK {
+						t.Errorf("a reward: %d %v", status, answer)
+					}
 				}
 				if status, _ := post("/rl/end", key, map[string]any{}); status != http.StatusOK {
 					t.Errorf("/rl/end: %d", status)
@@ -133,6 +135,7 @@ func TestPrograms(t *testing.T) {
 				counts["rewarded"]++
 			default:
 				counts["graded"]++
+				t.Logf("graded: %.300s", one)
 			}
 		}
 	}

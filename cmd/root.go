@@ -202,8 +202,14 @@ func walk(c *cobra.Command, f func(*cobra.Command)) {
 
 // newRoot makes the command onering with all commands below it.
 func newRoot() *cobra.Command {
-	var quiet, verbose bool
-	root := newCommand("onering", nil, func(c *cobra.Command, _ []string) error { return c.Help() })
+	var quiet, verbose, shown bool
+	root := newCommand("onering", nil, func(c *cobra.Command, _ []string) error {
+		if shown {
+			_, err := fmt.Fprintln(c.OutOrStdout(), readVersion())
+			return err
+		}
+		return c.Help()
+	})
 	root.SilenceErrors, root.SilenceUsage, root.Args = true, true, knownCommand
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		level := slog.LevelInfo
@@ -228,8 +234,7 @@ func newRoot() *cobra.Command {
 		newImport(), newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newSFT(), newStep(), newSweep(),
 		newTokenize(), newTrain(), newVerify(), newVersion(), newWatch(), newWeights(),
 	)
-	root.Version = readVersion().String()
-	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().BoolVar(&shown, "version", false, "print the version of this program")
 	for _, p := range plugins {
 		root.AddCommand(p.command())
 	}
