@@ -363,7 +363,7 @@ func TestVerifiers(t *testing.T) {
 	}
 	x := newScripted(t, hermes, "It is 42.")
 	out, err := exec.Command(python, "testdata/generate.py", x.url+"/v1").CombinedOutput()
-	if want := "generate: stop after 10, usage {'prompt_tokens': 2, 'completion_tokens': 10, 'total_tokens': 12, 'prompt_tokens_details': {'cached_tokens': 0}}\n"; err != nil || string(out) != want {
+	if want := "generate: stop after 10, usage {'prompt_tokens': 2, 'completion_tokens': 10, 'total_tokens': 12, 'prompt_tokens_details': {'cached_tokens': 0}, 'completion_tokens_details': {'reasoning_tokens': 0}}\n"; err != nil || string(out) != want {
 		t.Errorf("%v: %s, want %s", err, out, want)
 	}
 }
