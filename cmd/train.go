@@ -174,11 +174,16 @@ func savedRun(dir string) (run settings.Source, command string, err error) {
 	if err == nil {
 		run, err = settings.Saved(file, text)
 	}
-	command = "sft"
-	for section, of := range map[string]string{"rollout": "train", "preference": "dpo"} {
-		if slices.ContainsFunc(run, func(s settings.Setting) bool { return s.Section == section }) {
-			command = of
-		}
+	has := func(section string) bool {
+		return slices.ContainsFunc(run, func(s settings.Setting) bool { return s.Section == section })
+	}
+	switch {
+	case has("rollout"):
+		command = "train"
+	case has("preference"):
+		command = "dpo"
+	default:
+		command = "sft"
 	}
 	return run, command, asUsage(err)
 }

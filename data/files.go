@@ -206,11 +206,12 @@ func filesOfCard(dir, splitName string) ([]string, error) {
 	if len(names) > 1 {
 		return nil, fmt.Errorf("data: %q has several configurations, %q: give the path or glob of the files of one", dir, names)
 	}
-	for _, bySplit := range configs {
-		name, err := oneSplit(dir, splitName, slices.Sorted(maps.Keys(bySplit)))
-		return bySplit[name], err
+	if len(names) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	bySplit := configs[names[0]]
+	name, err := oneSplit(dir, splitName, slices.Sorted(maps.Keys(bySplit)))
+	return bySplit[name], err
 }
 
 // listFiles adds the files of a folder that data_files of a card lists: a pattern, or a list of

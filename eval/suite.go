@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -46,7 +47,8 @@ func Open(specs []string, dir string, options func(spec string) data.Options) (s
 		at[s.Name] = append(at[s.Name], i)
 		suites = append(suites, s)
 	}
-	for _, same := range at {
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		same := at[name]
 		names := map[string]bool{"": true}
 		for parts := 2; len(same) > 1 && len(names) < len(same); parts++ {
 			clear(names)

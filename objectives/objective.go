@@ -18,6 +18,7 @@ package objectives
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -350,8 +351,8 @@ func (t Trajectory) check(needs Needs) error {
 	if needs.States && n > 0 && len(t.Turns) == 0 {
 		return fmt.Errorf("no turns, whose states and rewards advantage = \"gigpo\" compares")
 	}
-	for name, c := range t.Components {
-		if !finite(c.Value) || !finite(c.Weight) {
+	for _, name := range slices.Sorted(maps.Keys(t.Components)) {
+		if c := t.Components[name]; !finite(c.Value) || !finite(c.Weight) {
 			return fmt.Errorf("component %q: value %v and weight %v must be finite", name, c.Value, c.Weight)
 		}
 	}

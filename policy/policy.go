@@ -105,8 +105,8 @@ func (p *Policy) open(o Options) error {
 		}
 	}
 	p.named = make(map[string]*Policy)
-	for name, dir := range o.Named {
-		other, err := p.WithAdapter(dir)
+	for _, name := range slices.Sorted(maps.Keys(o.Named)) {
+		other, err := p.WithAdapter(o.Named[name])
 		if err != nil {
 			return fmt.Errorf("--adapter: %w", err)
 		}

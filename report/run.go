@@ -130,7 +130,6 @@ func (r *Run) addRecord(line []byte) error {
 		return err
 	}
 	step, _ := values["step"].(float64)
-	round, _ := values["round"].(float64)
 	kind, _ := values["kind"].(string)
 	if text, ok := values["text"].(string); ok && kind == "diagnosis" {
 		r.Diagnoses = append(r.Diagnoses, text)
@@ -142,7 +141,8 @@ func (r *Run) addRecord(line []byte) error {
 	if t == nil {
 		return nil
 	}
-	for name, at := range map[string]float64{"step": step, "round": round} {
+	for _, name := range []string{"step", "round"} {
+		at, _ := values[name].(float64)
 		if at < 0 || at > math.MaxInt32 || at != math.Trunc(at) {
 			return fmt.Errorf("%q is %v, not a count", name, values[name])
 		}

@@ -197,8 +197,8 @@ func (o *Optimizer) addPart(x piece, shape []int) error {
 	for _, s := range o.rule.State() {
 		of[s.Port] = o.env.arenaOf(o.State[s.Name])
 	}
-	for port, a := range of {
-		if p.values[port], err = a.view(x.from, dims...); err != nil {
+	for _, port := range slices.Sorted(maps.Keys(of)) {
+		if p.values[port], err = of[port].view(x.from, dims...); err != nil {
 			return err
 		}
 	}

@@ -200,7 +200,8 @@ func (s *Session) setPorts(p models.Program) error {
 			s.ports[side] = append(s.ports[side], port{q, C.CString(q.Name), s.dims(q)})
 		}
 	}
-	for out, in := range s.alias {
+	for _, out := range slices.Sorted(maps.Keys(s.alias)) {
+		in := s.alias[out]
 		if _, ok := s.index[output][out]; !ok {
 			return fmt.Errorf("runtime: program %q: alias of an output %q that it does not have", s.name, out)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"unsafe"
 )
 
@@ -87,8 +88,8 @@ func (s *staging) close() {
 // would copy them too, but to new memory for each part.
 func (s *staging) at(i int, p part) (part, error) {
 	on := part{p.update, maps.Clone(p.values)}
-	for port, v := range s.kept(p) {
-		b := s.slots[i][port]
+	for _, port := range s.kept(p) {
+		v, b := p.values[port], s.slots[i][port]
 		if b == nil {
 			b = &buffer{memory: s.memory, dtype: v.dtype}
 			s.slots[i][port] = b
@@ -102,11 +103,9 @@ func (s *staging) at(i int, p part) (part, error) {
 	return on, nil
 }
 
-// kept returns the arrays of a part that the host holds and the device updates, by port.
-func (s *staging) kept(p part) map[string]*Value {
-	kept := maps.Clone(p.values)
-	maps.DeleteFunc(kept, func(_ string, v *Value) bool { return v.memory == s.memory })
-	return kept
+// kept returns the ports of the arrays of a part that the host holds and the device updates.
+func (s *staging) kept(p part) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.values)), func(port string) bool { return p.values[port].memory == s.memory })
 }
 
 // stages reports whether the host holds an array of a part.
@@ -116,7 +115,8 @@ func (s *staging) stages(p part) bool { return len(s.kept(p)) > 0 }
 // work recorded by the mark after is complete, and sets the mark before behind the copy.
 func (s *staging) move(stream, i int, p part, after, before int) error {
 	err := s.streams.Follow(stream, i*marksOfSlot+after)
-	for port, v := range s.kept(p) {
+	for _, port := range s.kept(p) {
+		v := p.values[port]
 		if err == nil {
 			err = s.streams.Begin(stream, s.slots[i][port].at, unsafe.Slice((*byte)(v.data), v.bytes))
 		}
@@ -170,7 +170,8 @@ func (s *staging) inTurn(p part, run func(part) error) error {
 		return run(p)
 	}
 	on, err := s.at(0, p)
-	for port, v := range s.kept(p) {
+	for _, port := range s.kept(p) {
+		v := p.values[port]
 		if err == nil {
 			err = s.memory.Upload(on.values[port].data, v.data, v.bytes)
 		}
@@ -178,7 +179,8 @@ func (s *staging) inTurn(p part, run func(part) error) error {
 	if err == nil {
 		err = run(on)
 	}
-	for port, v := range s.kept(p) {
+	for _, port := range s.kept(p) {
+		v := p.values[port]
 		if err == nil {
 			err = s.memory.Download(v.data, on.values[port].data, v.bytes)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -102,11 +103,12 @@ func (c *configFile) tokens() map[string]string {
 // id: those of tokenizer_config.json or, in older folders, of added_tokens.json.
 func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	var tokens []addedToken
-	for key, t := range c.Added {
+	for _, key := range slices.Sorted(maps.Keys(c.Added)) {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil {
 			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q is not an id", key)
 		}
+		t := c.Added[key]
 		t.ID = int32(id)
 		tokens = append(tokens, t)
 	}
@@ -115,11 +117,11 @@ func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 		if err := readJSON(fsys, "added_tokens.json", &ids); err != nil {
 			return nil, err
 		}
-		for content, id := range ids {
-			tokens = append(tokens, addedToken{ID: id, Content: content, Special: true})
+		for _, content := range slices.Sorted(maps.Keys(ids)) {
+			tokens = append(tokens, addedToken{ID: ids[content], Content: content, Special: true})
 		}
 	}
-	slices.SortFunc(tokens, func(a, b addedToken) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(tokens, func(a, b addedToken) int { return cmp.Compare(a.ID, b.ID) })
 	return tokens, nil
 }
 

@@ -235,7 +235,7 @@ func TestLoadErrors(t *testing.T) {
 		{files("vocab.json", `{"a": 0}`, "merges.txt", "#version\n\na a"), `merges.txt:3: merge 1: of "a" and "a"`},
 		{files("vocab.json", `{"a": 0`, "merges.txt", ""), "vocab.json"},
 		{files("vocab.json", `{"a": 0}`, "merges.txt", "", "tokenizer_config.json", `{"tokenizer_class": "BertTokenizer"}`), `tokenizer_class "BertTokenizer"`},
-		{files("vocab.json", `{"a": 0}`, "merges.txt", "", "tokenizer_config.json", `{"added_tokens_decoder": {"x": {}}}`), `"x" is not an id`},
+		{files("vocab.json", `{"a": 0}`, "merges.txt", "", "tokenizer_config.json", `{"added_tokens_decoder": {"z": {}, "y": {}, "x": {}, "w": {}}}`), `"w" is not an id`},
 	} {
 		tok, err := LoadFS(c.fsys)
 		if err == nil {

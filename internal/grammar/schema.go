@@ -175,7 +175,8 @@ func (r *reader) merged(text []byte, at string) (schema, error) {
 			if err == nil {
 				more, err = r.read(part, at)
 			}
-			for name, v := range more {
+			for _, name := range slices.Sorted(maps.Keys(more)) {
+				v := more[name]
 				if s[name] == nil {
 					s[name] = v
 				} else if !bytes.Equal(s[name], v) && !slices.Contains(annotations, name) {

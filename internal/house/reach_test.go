@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/tools/go/packages"
@@ -35,22 +36,34 @@ type body struct {
 	uses map[*ast.Ident]types.Object
 }
 
-// TestReach prints how many types of ours a reader holds in mind for each function of the
-// spine: those that the function and the functions within two calls of it name, and those of
-// the fields that they use. The goal is a mean of 30.
-func TestReach(t *testing.T) {
+// typed returns the packages with the types of their names.
+func typed(t *testing.T) []*packages.Package {
 	load(t) // the go command below runs again when a file has changed
-	list, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
-	}, "./...")
+	list, err := typedOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := reach{map[string]body{}}
 	for _, p := range list {
 		for _, err := range p.Errors {
 			t.Fatal(err)
 		}
+	}
+	return list
+}
+
+var typedOnce = sync.OnceValues(func() ([]*packages.Package, error) {
+	return packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
+	}, "./...")
+})
+
+// TestReach prints how many types of ours a reader holds in mind for each function of the
+// spine: those that the function and the functions within two calls of it name, and those of
+// the fields that they use. The goal is a mean of 30.
+func TestReach(t *testing.T) {
+	list := typed(t)
+	r := reach{map[string]body{}}
+	for _, p := range list {
 		for _, f := range p.Syntax {
 			for _, d := range f.Decls {
 				if d, ok := d.(*ast.FuncDecl); ok {

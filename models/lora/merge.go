@@ -96,7 +96,7 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 	if x.tied {
 		shapes[headTensor] = shapes[x.embedding]
 	}
-	for _, name := range x.config.whole(slices.Collect(maps.Keys(shapes))) {
+	for _, name := range x.config.whole(slices.Sorted(maps.Keys(shapes))) {
 		if module := name[:strings.LastIndex(name, ".")]; has[module] {
 			return nil, fmt.Errorf("both target_modules and modules_to_save have %s: PEFT refuses that, too", module)
 		}
@@ -108,8 +108,8 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 			x.whole[from] = to
 		}
 	}
-	for from, to := range x.whole {
-		table = append(table, models.Plain(from, shapes[to]...))
+	for _, from := range slices.Sorted(maps.Keys(x.whole)) {
+		table = append(table, models.Plain(from, shapes[x.whole[from]]...))
 	}
 	l, err := models.NewLayout(table)
 	if err == nil {

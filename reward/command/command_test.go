@@ -401,6 +401,7 @@ func TestFails(t *testing.T) {
 		{"truth", []string{"says", `{"id": ID, "rewards": [true, false]}`}, "rewards[0] is true, not a number", 1},
 		{"too few", []string{"says", `{"id": ID, "rewards": [1]}`}, `"rewards" has 1 values for 2 responses`, 1},
 		{"none", []string{"says", `{"id": ID}`}, `"rewards" has 0 values for 2 responses`, 1},
+		{"wrong components", []string{"says", `{"id": ID, "rewards": [1, 2], "components": {"z": [1], "y": [1], "x": [1], "w": [1]}}`}, `"components": "w" has`, 1},
 		{"wrong component", []string{"says", `{"id": ID, "rewards": [1, 2], "components": {"x": [1]}}`}, `"components": "x" has 1 values for 2 responses`, 1},
 		{"odd name", []string{"says", `{"id": ID, "rewards": [1, 2], "log": {"a\nb": 1}}`}, `the name "a\nb" has a character that cannot be printed`, 1},
 		{"error", []string{"says", `{"id": ID, "error": "no judge\u001b[2J"}`}, `the grader reports: no judge\x1b[2J (after 2 attempts)`, 2},

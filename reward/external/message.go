@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -143,13 +145,13 @@ func (a *Answer) scores(n int) ([]reward.Score, error) {
 			scores[i].Reason = a.Reasons[i]
 		}
 	}
-	for name, values := range a.Components {
-		if err := setFigures(scores, "components", name, values, func(s *reward.Score) *map[string]float64 { return &s.Components }); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(a.Components)) {
+		if err := setFigures(scores, "components", name, a.Components[name], func(s *reward.Score) *map[string]float64 { return &s.Components }); err != nil {
 			return nil, err
 		}
 	}
-	for name, text := range a.Log {
-		values, err := logged(text, n)
+	for _, name := range slices.Sorted(maps.Keys(a.Log)) {
+		values, err := logged(a.Log[name], n)
 		if err == nil {
 			err = setFigures(scores, "log", name, values, func(s *reward.Score) *map[string]float64 { return &s.Log })
 		}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http/cookiejar"
+	"slices"
 	"strings"
 	"sync"
 
@@ -128,7 +130,7 @@ func gymScore(text []byte) (*reward.Score, error) {
 	if err := external.Read(text, &a); err != nil {
 		return nil, err
 	}
-	for name := range a.Components {
+	for _, name := range slices.Sorted(maps.Keys(a.Components)) {
 		if err := external.CheckName(name); err != nil {
 			return nil, external.Permanent(fmt.Errorf(`"reward_components": %w`, err))
 		}

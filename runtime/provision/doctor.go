@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,11 +133,11 @@ func (r *LibraryReport) checkOrigin(text []byte) error {
 	if from.SHA256 != r.SHA256 {
 		return changed(r.Path)
 	}
-	for name, want := range from.Beside {
+	for _, name := range slices.Sorted(maps.Keys(from.Beside)) {
 		file := filepath.Join(filepath.Dir(r.Path), name)
 		if got, err := files.Sum(file); err != nil {
 			return err
-		} else if got != want {
+		} else if got != from.Beside[name] {
 			return changed(file)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -154,8 +155,8 @@ func (j *job) setSampling(usual, most int, stops []string, choice toolChoice) er
 	if err != nil {
 		return err
 	}
-	for id, x := range j.Bias {
-		if id < 0 || int(id) >= j.model.Vocab || !(math.Abs(x) <= 100) {
+	for _, id := range slices.Sorted(maps.Keys(j.Bias)) {
+		if x := j.Bias[id]; id < 0 || int(id) >= j.model.Vocab || !(math.Abs(x) <= 100) {
 			return invalid("logit_bias", "logit_bias has %v for the id %d: the model has ids 0 to %d, and a bias is from -100 to 100", x, id, j.model.Vocab-1)
 		}
 	}

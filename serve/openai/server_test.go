@@ -581,10 +581,11 @@ func TestTypes(t *testing.T) {
 		`{"prompt": "a", "stream_options": "x"}`:  `stream_options is "x", not an object`,
 		`{"prompt": "a", "logit_bias": [1]}`:      "logit_bias is a list, not an object",
 		`{"prompt": "a", "logit_bias": {"a": 1}}`: `logit_bias.a is "a", not a whole number`,
-		`{"prompt": "a", "n": 1} {}`:              "the body is not a request: more text follows the JSON value, at byte 24",
-		`{"prompt": "a", "prompt": "b"}`:          `key "prompt" is stated twice`,
-		`{"prompt": [9, null]}`:                   "prompt: must be a text, a list of token ids, or a list of texts or of lists of token ids: [1] is null, not a whole number",
-		`{"prompt": "a", "stop": [null]}`:         "stop: must be a text or a list of texts",
+		`{"prompt": "a", "logit_bias": {"99": 1, "98": 1, "97": 1, "96": 1, "95": 1}}`: "logit_bias has 1 for the id 95: the model has ids 0 to 30, and a bias is from -100 to 100",
+		`{"prompt": "a", "n": 1} {}`:      "the body is not a request: more text follows the JSON value, at byte 24",
+		`{"prompt": "a", "prompt": "b"}`:  `key "prompt" is stated twice`,
+		`{"prompt": [9, null]}`:           "prompt: must be a text, a list of token ids, or a list of texts or of lists of token ids: [1] is null, not a whole number",
+		`{"prompt": "a", "stop": [null]}`: "stop: must be a text or a list of texts",
 	} {
 		if got := x.post("/v1/completions", body, 400); got.Error.Message != want {
 			t.Errorf("%s: %q, want %q", body, got.Error.Message, want)

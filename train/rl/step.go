@@ -184,8 +184,8 @@ func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, e
 		if err == nil {
 			err = d.WriteFile(filepath.Join("state", stateFile), files.Content(append(text, '\n')))
 		}
-		for name, w := range optimizer.State {
-			err = errors.Join(err, models.WriteSafetensors(d.WriteFile, filepath.Join("state", name+".safetensors"), models.F32, w.Tensors(), nil))
+		for _, name := range slices.Sorted(maps.Keys(optimizer.State)) {
+			err = errors.Join(err, models.WriteSafetensors(d.WriteFile, filepath.Join("state", name+".safetensors"), models.F32, optimizer.State[name].Tensors(), nil))
 		}
 		return err
 	})
@@ -216,8 +216,8 @@ func readState(dir string, o *runtime.Optimizer) error {
 	if s.Version != 1 || s.Updates < 0 || s.Updates > math.MaxInt32 {
 		return fmt.Errorf("%s: version %d with %d updates; this program reads version 1", path, s.Version, s.Updates)
 	}
-	for name, w := range o.State {
-		if err := w.LoadFile(filepath.Join(dir, name+".safetensors")); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(o.State)) {
+		if err := o.State[name].LoadFile(filepath.Join(dir, name+".safetensors")); err != nil {
 			return err
 		}
 	}

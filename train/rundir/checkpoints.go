@@ -195,8 +195,8 @@ func LoadWeights(checkpoint string, w *models.Weights) error {
 // LoadOptimizer reads the optimizer's state of a checkpoint: for each name in state
 // the tensors of state/NAME.safetensors.
 func LoadOptimizer(checkpoint string, state map[string]*models.Weights) error {
-	for name, w := range state {
-		if err := w.LoadFile(optimizerFile(checkpoint, name)); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(state)) {
+		if err := state[name].LoadFile(optimizerFile(checkpoint, name)); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,9 +120,9 @@ func (s *Saver) stamp(snap Snapshot) Snapshot {
 func (s *Saver) copy(snap *Snapshot) error {
 	from := []*models.Weights{snap.Weights}
 	optimizer := make(map[string]*models.Weights)
-	for name, w := range snap.Optimizer {
+	for _, name := range slices.Sorted(maps.Keys(snap.Optimizer)) {
 		optimizer[name] = s.copies[len(from)]
-		from = append(from, w)
+		from = append(from, snap.Optimizer[name])
 	}
 	if snap.Device == nil {
 		var group sync.WaitGroup
@@ -279,10 +280,12 @@ func (s *Saver) Rescue(snap Snapshot) (string, error) {
 	if int64(n) < snap.State.Metrics {
 		s.Log.Warn("metrics.jsonl can no longer be read to its end", "reason", err)
 	}
-	for name, data := range map[string][]byte{configFile: s.Folder.config, metricsFile: text[:n]} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return "", err
-		}
+	err = os.WriteFile(filepath.Join(dir, configFile), s.Folder.config, 0o644)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, metricsFile), text[:n], 0o644)
+	}
+	if err != nil {
+		return "", err
 	}
 	return dir, snap.write(CheckpointDir(dir, snap.State.Step))
 }

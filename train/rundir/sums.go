@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -87,8 +88,8 @@ func verifySums(dir string) error {
 		}
 		delete(sums, name)
 	}
-	for name := range sums {
-		return fmt.Errorf("%s is missing", name)
+	if left := slices.Sorted(maps.Keys(sums)); len(left) > 0 {
+		return fmt.Errorf("%s is missing", left[0])
 	}
 	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"onering/internal/files"
@@ -44,8 +46,8 @@ func readWritten(checkpoint string) (w written, err error) {
 	if err == nil {
 		err = strict.JSON(text, &w)
 	}
-	for name := range w {
-		if !filepath.IsLocal(name) {
+	for _, name := range slices.Sorted(maps.Keys(w)) {
+		if err == nil && !filepath.IsLocal(name) {
 			err = fmt.Errorf("%q is not a file of a run", name)
 		}
 	}
@@ -83,8 +85,8 @@ func (f *Folder) addSums(w written, s State, log *slog.Logger) written {
 			}
 		}
 	}
-	for name, x := range w {
-		var err error
+	for _, name := range slices.Sorted(maps.Keys(w)) {
+		x, err := w[name], error(nil)
 		if x.Sum == "" {
 			x, err = extentOf(f.Dir, name, x.Bytes)
 		}
@@ -138,7 +140,7 @@ func compare(run, name string, want extent) error {
 func (f *Folder) Remember(checkpoint string, log *slog.Logger) (err error) {
 	f.known, err = readWritten(checkpoint)
 	gone := 0
-	for name, x := range f.known {
+	for _, name := range slices.Sorted(maps.Keys(f.known)) {
 		round := strings.Contains(name, "/")
 		if round && !exists(filepath.Join(f.Dir, name)) {
 			gone++
@@ -146,7 +148,7 @@ func (f *Folder) Remember(checkpoint string, log *slog.Logger) (err error) {
 		if name == metricsFile || round {
 			continue
 		}
-		if err := compare(f.Dir, name, x); err != nil {
+		if err := compare(f.Dir, name, f.known[name]); err != nil {
 			log.Warn("the run folder is not as the checkpoint left it; onering check tells more", "file", name, "reason", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"maps"
 	"math"
 	goruntime "runtime"
 	"slices"
@@ -344,7 +345,7 @@ func (s *set) frequency() (loss float64) {
 			}
 		}
 	}
-	for _, n := range times {
+	for _, n := range slices.Sorted(maps.Values(times)) { // in order, so that equal sets have equal bits
 		loss -= n / float64(s.tokens) * math.Log(n/float64(s.tokens))
 	}
 	return loss
