@@ -207,11 +207,7 @@ func (r Rule[T]) apply(new func() T, exempt map[string]string) (err error) {
 	var made []T
 	defer func() {
 		if v := recover(); v != nil {
-			why, is := v.(error)
-			if !is {
-				why = fmt.Errorf("%v", v)
-			}
-			err = fmt.Errorf("a method or the constructor panics: %w", why)
+			err = fmt.Errorf("a method or the constructor panics: %w", panicked(v))
 		}
 		for _, x := range made {
 			if c, ok := any(x).(io.Closer); ok {
@@ -237,6 +233,14 @@ func (r Rule[T]) apply(new func() T, exempt map[string]string) (err error) {
 	return nil
 }
 
+// panicked returns what a panic was given as an error.
+func panicked(v any) error {
+	if err, is := v.(error); is {
+		return err
+	}
+	return fmt.Errorf("%v", v)
+}
+
 // AtOnce calls f n times at the same time and joins the errors. A panic becomes an error.
 func AtOnce(n int, f func(i int) error) error {
 	var all sync.WaitGroup
@@ -245,7 +249,7 @@ func AtOnce(n int, f func(i int) error) error {
 		all.Go(func() {
 			defer func() {
 				if v := recover(); v != nil {
-					errs[i] = fmt.Errorf("a method panics: %v", v)
+					errs[i] = fmt.Errorf("a method panics: %w", panicked(v))
 				}
 			}()
 			errs[i] = f(i)
