@@ -31,8 +31,10 @@ func (a adaptive) keepsState(rule string) bool {
 
 // present returns the present value of a coefficient with a target, whose first one is given.
 func (a adaptive) present(key string, first, target float64) float64 {
-	if x, has := a.state[key]; has && target != 0 {
-		return x
+	if target != 0 {
+		if x, has := a.state[key]; has {
+			return x
+		}
 	}
 	return first
 }

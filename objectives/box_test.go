@@ -269,7 +269,7 @@ func TestMaskStats(t *testing.T) {
 
 // perToken sets token advantages, and replaces the rules of Shared with a rule of its own.
 type perToken struct {
-	objectives.TokenSum
+	objectives.Shared
 	seen []objectives.Trajectory
 }
 
@@ -294,7 +294,7 @@ func (o *perToken) TokenAdvantages(group []objectives.Trajectory) [][]float64 {
 // TestAdvantagers: an Advantager is asked before the rules of Shared and sees every field
 // of the responses. TokenAdvantages come after it.
 func TestAdvantagers(t *testing.T) {
-	o := &perToken{TokenSum: objectives.NewTokenSum("standardized", "token-mean")}
+	o := &perToken{Shared: objectives.Defaults("standardized")}
 	group := []objectives.Trajectory{
 		{Reward: 1, LogProb: []float64{-1, -2}, SampleLogProb: []float64{-1.5, -2.5}, IDs: []int32{4, 2}, Truncated: true,
 			Components: map[string]objectives.Component{"math": {Value: 1, Weight: 1}}},

@@ -1,7 +1,7 @@
 package objectives
 
 // A RatioBound clips a ratio to [1 - clip_low, 1 + clip_high] as PPO does: a token's
-// ratio in RatioClip, a response's in gspo. A ratio above clip_dual, in a response of
+// ratio in policy, a response's in gspo. A ratio above clip_dual, in a response of
 // negative advantage, is clipped too (D49): the ratio there has no other upper bound.
 type RatioBound struct {
 	// ClipLow and ClipHigh bound the ratio; clip_low = 1 leaves it unbounded below.
@@ -19,11 +19,11 @@ func (o RatioBound) CheckDual() error {
 	return nil
 }
 
-// Bound returns the clipped ratio and whether the clip cut it. It bounds the ratio only
+// Bounded returns the clipped ratio and whether the clip cut it. It bounds the ratio only
 // on the side to which the advantage pushes it, so that
 //
-//	Bound(r) A = max(min(r A, clip(r, 1 - clip_low, 1 + clip_high) A), clip_dual A if A < 0)
-func (o RatioBound) Bound(r, advantage float64) (bounded float64, cut bool) {
+//	Bounded(r) A = max(min(r A, clip(r, 1 - clip_low, 1 + clip_high) A), clip_dual A if A < 0)
+func (o RatioBound) Bounded(r, advantage float64) (bounded float64, cut bool) {
 	if advantage < 0 {
 		return o.below(r)
 	}
@@ -33,7 +33,7 @@ func (o RatioBound) Bound(r, advantage float64) (bounded float64, cut bool) {
 	return r, false
 }
 
-// below is Bound for a negative advantage.
+// below is Bounded for a negative advantage.
 func (o RatioBound) below(r float64) (bounded float64, cut bool) {
 	switch {
 	case r < 1-o.ClipLow:

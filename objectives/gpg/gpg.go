@@ -61,10 +61,11 @@ func (o *gpg) Loss(b, _ objectives.Batch) float64 {
 func (o *gpg) Weights(b objectives.Batch, w [][]float64) {
 	alpha, each := o.alpha(b), 1/float64(b.Tokens())
 	for i, t := range b.Trajectories {
-		for j := range w[i] {
-			w[i][j] = -alpha * t.AdvantageAt(j) * each
+		row := w[i]
+		for j := range row {
+			row[j] = -alpha * t.AdvantageAt(j) * each
 		}
-		o.AddPenalty(t, each, w[i])
+		o.AddPenalty(t, each, row)
 	}
 }
 

@@ -6,8 +6,8 @@
 // with r_t = exp(LogProb_t - OldLogProb_t), A standardized within the group (D2),
 // clips of 0.2, and the k3 estimate of the KL divergence (D20), which is off by
 // default. The weight of a token is -r_t A_i / (N n_i), or 0 where the clip cut it.
-// aggregate = "token-mean" and others replace 1/(N n_i); objectives.RatioClip has the loss
-// and its derivative. Every part of package policy is a setting too.
+// aggregate = "token-mean" and others replace 1/(N n_i); package policy, of which this is a
+// point, has the loss and its derivative. Its other parts are settings too.
 //
 // Degenerate cases: an empty response adds nothing and counts in N; a group with
 // equal rewards, or of one response, has zero advantages.

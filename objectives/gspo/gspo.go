@@ -66,7 +66,7 @@ func (o *gspo) Loss(b, at objectives.Batch) float64 {
 	}
 	return o.SequenceLoss(b, func(i int) float64 {
 		t := b.Trajectories[i]
-		s, _ := o.Bound(math.Exp(t.MeanLogRatio()), t.Advantage)
+		s, _ := o.Bounded(math.Exp(t.MeanLogRatio()), t.Advantage)
 		return s
 	})
 }
@@ -79,7 +79,7 @@ func (o *gspo) tokenLoss(b, at objectives.Batch) float64 {
 		s, detached := math.Exp(at.Trajectories[i].MeanLogRatio()), at.Trajectories[i].LogProb
 		for j, logp := range t.LogProb {
 			if a := o.advantage(&t, j); a != 0 {
-				bounded, _ := o.Bound(s*math.Exp(logp-detached[j]), a)
+				bounded, _ := o.Bounded(s*math.Exp(logp-detached[j]), a)
 				loss -= bounded * (a * c)
 			}
 		}
@@ -98,7 +98,7 @@ func (o *gspo) Weights(b objectives.Batch, w [][]float64) {
 		for j := range w[i] {
 			if a := o.advantage(&t, j); a != last {
 				last, weight = a, 0
-				if _, cut := o.Bound(s, a); !cut && a != 0 {
+				if _, cut := o.Bounded(s, a); !cut && a != 0 {
 					weight = -s * (a * c)
 				}
 			}
@@ -115,7 +115,7 @@ func (o *gspo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 		l, cut := t.MeanLogRatio(), 0
 		s := math.Exp(l)
 		for j := range t.LogProb {
-			if _, c := o.Bound(s, o.advantage(&t, j)); c {
+			if _, c := o.Bounded(s, o.advantage(&t, j)); c {
 				cut++
 			}
 		}

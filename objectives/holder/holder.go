@@ -100,7 +100,7 @@ func (o *holder) bound(l, advantage float64) (ratio float64, cut bool) {
 	if o.ClipMode != "sequence" {
 		return math.Exp(l), false
 	}
-	return o.Bound(math.Exp(l), advantage)
+	return o.Bounded(math.Exp(l), advantage)
 }
 
 // Validate refuses impossible combinations.

@@ -137,26 +137,27 @@ func (a adapting) StepAdvantages(b objectives.Batch) [][]float64 {
 		return nil
 	}
 	rows, tokens, mean := b.Zeros(), float64(b.Tokens()), 0.0
-	for i := range rows {
+	for i, row := range rows {
 		t := &b.Trajectories[i]
-		for j, old := range t.OldLogProb {
-			rows[i][j] = t.AdvantageAt(j)
+		kl := t.OldLogProb // less RefLogProb
+		if a.KLSource == "learner" {
+			kl = t.LogProb
+		}
+		for j, logp := range t.LogProb {
+			signal := t.AdvantageAt(j)
 			if a.Signal == "teacher" {
-				rows[i][j] = t.RefLogProb[j] - t.LogProb[j]
+				signal = t.RefLogProb[j] - logp
 			}
-			rows[i][j] -= a.AdvantageDrift * (t.LogProb[j] - old)
+			row[j] = signal - a.AdvantageDrift*(logp-t.OldLogProb[j])
 			if a.KLAdvantage != 0 {
-				kl := old - t.RefLogProb[j]
-				if a.KLSource == "learner" {
-					kl = t.LogProb[j] - t.RefLogProb[j]
-				}
-				rows[i][j], mean = rows[i][j]-a.KLAdvantage*kl, mean+kl/tokens
+				k := kl[j] - t.RefLogProb[j]
+				row[j], mean = row[j]-a.KLAdvantage*k, mean+k/tokens
 			}
 		}
 	}
-	for i := range rows {
-		for j := range rows[i] {
-			rows[i][j] += a.KLAdvantage * mean
+	for _, row := range rows {
+		for j := 0; j < len(row) && a.KLAdvantage != 0; j++ {
+			row[j] += a.KLAdvantage * mean
 		}
 	}
 	return rows

@@ -8,205 +8,194 @@ import (
 	"onering/objectives"
 )
 
-// gains sets g, and cuts. Without a gate the gain is a max(floor, min(r, cap)), which has no derivative where a bound acts.
+// gains sets g, and cuts. Without a gate the gain is a max(low, min(r, high)), which has no derivative where a bound acts;
+// weight = "one" puts 1 in the place of r.
 func (x *response) gains() {
-	x.r = room(x.r, len(x.a))
-	r, g, lam, limit := x.r, x.g[:len(x.r)], x.lam[:len(x.r)], x.limit
-	for j, l := range lam {
-		if l > limit {
-			l = limit
-		}
-		r[j] = math.Exp(l)
+	if x.Gate != "none" {
+		x.gated()
+		return
 	}
-	slopes, diagnose, shape, bends := !x.values && !x.detached, x.diagnose, x.shape, x.bends
+	r := x.room(6, len(x.lam))
+	if x.Weight == "one" {
+		fill(r, 1)
+	} else {
+		for j, l := range x.lam {
+			r[j] = math.Exp(l)
+		}
+	}
+	g, all, asked, slopes := x.g[:len(r)], x.diagnose, x.diagnose || x.slopes, x.slopes
 	for j, a := range x.a[:len(r)] {
-		g[j] = 0
-		if a == 0 && !diagnose || x.masks && (diagnose || x.out[j]) { // a ratio may be infinite
-			continue
+		c := &x.bounds[math.Float64bits(a)>>63] // by the sign, without a branch that nobody can predict
+		if a == 0 {
+			c = &x.bounds[2]
+			if !all { // the ratio may be infinite
+				g[j] = 0
+				continue
+			}
 		}
-		bounds := &x.bounds[0]
-		if a < 0 {
-			bounds = &x.bounds[1]
+		if x.bands {
+			of := x.within(*c, j, a)
+			c = &of
 		}
-		bounded := max(bounds.low, min(r[j], bounds.high))
-		gain, slope, cut := a*bounded, a*r[j], false
-		if shape != nil {
-			gain, slope = shape(j, r[j], a)
-		} else if (slopes || diagnose) && bounded != r[j] { // not asked in vain, for nobody can predict it
-			slope, cut = 0, true
+		bounded := max(c.low, min(r[j], c.high))
+		if asked && bounded != r[j] {
+			x.cuts++
+			if slopes {
+				bounded = 0
+			}
 		}
-		if bends || lam[j] > limit {
-			gain, slope, cut = x.bend(j, r[j], a, gain, slope, cut)
+		g[j] = a * bounded
+	}
+}
+
+// gated sets g and cuts by the gate, with r = e^l and l within the limit:
+//
+//	sigmoid        a 4/tau sigmoid(tau (r - 1)),  tau = gate_positive for a > 0, else gate_negative
+//	gamma          a exp(tau + k l - tau r),  l at least log 1e-8; a constant of the gradient
+//	quadratic      a r - |a| mu (r - 1)^2 / (2 gate_width),  mu = e^OldLogProb
+//	quadratic-tv   the same, with mu = 1 (D74)
+//
+// clip_dual keeps the gain of a < 0 at clip_dual a at least (D49).
+func (x *response) gated() {
+	sigmoid, gamma, whole, g, dual := x.Gate == "sigmoid", x.Gate == "gamma", x.Gate == "quadratic-tv", x.g[:len(x.lam)], x.ClipDual != 0
+	for j, l := range x.lam {
+		a, tau, k, over := x.a[j], x.GateNegative, x.KNegative, l > x.limit
+		if a > 0 {
+			tau, k = x.GatePositive, x.KPositive
 		}
-		if slopes {
+		if over {
+			l = x.limit
+		}
+		gain, slope, r := 0.0, 0.0, math.Exp(l)
+		switch {
+		case sigmoid:
+			s := 1 / (1 + math.Exp(-tau*(r-1)))
+			gain, slope = a*4/tau*s, a*r*4*s*(1-s)
+		case gamma:
+			l = max(math.Log(1e-8), l)
+			gain = a * math.Exp(tau+k*l-tau*math.Exp(l))
+		default:
+			mu := math.Abs(a)
+			if !whole {
+				mu *= math.Exp(x.t.OldLogProb[j])
+			}
+			gain, slope = a*r-mu*(r-1)*(r-1)/(2*x.GateWidth), a*r-mu*(r-1)*r/x.GateWidth
+		}
+		if dual && a < 0 && gain < x.dual(j)*a {
+			gain, over = x.dual(j)*a, true
+		}
+		if over {
+			x.cuts++
+			slope = 0
+		}
+		if x.slopes {
 			gain = slope
 		}
 		g[j] = gain
-		if cut {
-			x.cuts++
-		}
 	}
 }
 
-// bend is what happens to a gain and its derivative after gate, floor and cap: PPO's clip; clip_dual, which keeps the gain
-// of a < 0 at clip_dual a at least (D49); the factor of the future; and no derivative for a logarithm beyond the limit.
-func (x *response) bend(j int, r, a, gain, slope float64, cut bool) (float64, float64, bool) {
-	if x.Bound == "clip" {
-		switch c := x.interval(j); {
-		case a > 0 && r > c.high:
-			gain, slope, cut = c.high*a, 0, true
-		case a < 0 && r < c.low:
-			gain, slope, cut = c.low*a, 0, true
-		}
-	}
-	if k := x.ClipDual; k != 0 && a < 0 {
-		if x.Measure == "log" {
-			k = x.widen(j, k)
-		}
-		if gain < k*a {
-			gain, slope, cut = k*a, 0, true
-		}
-	}
-	if x.Future != 0 {
-		gain, slope = gain*x.future[j], slope*x.future[j]
-	}
-	if x.lam[j] > x.limit {
-		slope, cut = 0, true
-	}
-	return gain, slope, cut
-}
-
-// bounds returns floor and cap of a ratio where A is negative (1), or not (0); e is p3o's.
-func (o *Policy) bounds(sign int, e float64) clip {
+// edges returns floor and cap of a ratio where A is negative (1), or not (0).
+func (o *Policy) edges(sign int) clip {
 	c := clip{o.Floor, o.Cap}
-	if sign == 1 {
-		c = clip{*cmp.Or(o.FloorNegative, &o.Floor), *cmp.Or(o.CapNegative, &o.Cap)}
-	}
 	switch {
 	case o.ownBounds != nil:
 		c = o.ownBounds(sign)
-	case o.CapESS:
-		c.high = e
-	case c.high >= unbounded:
+	case sign == 1:
+		c = clip{*cmp.Or(o.FloorNegative, &o.Floor), *cmp.Or(o.CapNegative, &o.Cap)}
+	}
+	if c.high >= unbounded {
 		c.high = math.Inf(1)
 	}
 	return c
 }
 
-// A shape returns the gain of token j with the ratio r, and its derivative by log r.
-type shape func(j int, r, a float64) (gain, slope float64)
+// edged reports whether floor and cap act on a ratio, each where it is set.
+func (o *Policy) edged() bool { return o.Gate == "none" && o.Weight == "ratio" }
 
-// gate returns the shape of gains, nil for the ratio itself.
-func (x *response) gate() shape {
-	switch {
-	case x.Gate == "sigmoid":
-		return x.sigmoid
-	case x.Gate == "gamma":
-		return x.gamma
-	case x.Gate != "none":
-		return x.quadratic
-	case x.Weight == "one":
-		return func(_ int, _, a float64) (gain, slope float64) { return a, 0 }
+// within returns c within the bounds of token j: PPO's clip bounds the ratio on the side to which the advantage pushes it,
+// and clip_dual above where the advantage is negative (D49).
+func (x *response) within(c clip, j int, a float64) clip {
+	if x.Bound == "clip" && a > 0 {
+		c.high = min(c.high, x.interval(j).high)
 	}
-	return nil
-}
-
-// sigmoid is the shape a 4/tau sigmoid(tau (r - 1)),  tau = gate_positive for a > 0, else gate_negative.
-func (x *response) sigmoid(_ int, r, a float64) (gain, slope float64) {
-	tau := x.GateNegative
-	if a > 0 {
-		tau = x.GatePositive
+	if x.Bound == "clip" && a < 0 {
+		c.low = max(c.low, x.interval(j).low)
 	}
-	s := 1 / (1 + math.Exp(-tau*(r-1)))
-	return a * 4 / tau * s, a * r * 4 * s * (1 - s)
-}
-
-// gamma is the shape a exp(lambda + k log r - lambda r),  log r at least log 1e-8; a constant of the gradient.
-func (x *response) gamma(j int, _, a float64) (gain, _ float64) {
-	lambda, k := x.GatePositive, x.KPositive
 	if a < 0 {
-		lambda, k = x.GateNegative, x.KNegative
+		c.high = min(c.high, x.dual(j))
 	}
-	l := max(math.Log(1e-8), min(x.lam[j], x.limit))
-	return a * math.Exp(lambda+k*l-lambda*math.Exp(l)), 0
+	return c
 }
 
-// quadratic is the shape a r - |a| mu (r - 1)^2 / (2 gate_width),  mu = e^OldLogProb, or 1 in quadratic-tv (D74).
-func (x *response) quadratic(j int, r, a float64) (gain, slope float64) {
-	mu := math.Abs(a)
-	if x.Gate == "quadratic" {
-		mu *= math.Exp(x.t.OldLogProb[j])
+// dual returns clip_dual at token j: a ratio, or in the log a width.
+func (x *response) dual(j int) float64 {
+	switch {
+	case x.ClipDual == 0:
+		return math.Inf(1)
+	case x.Measure == "log":
+		return x.widen(j, x.ClipDual)
 	}
-	return a*r - mu*(r-1)*(r-1)/(2*x.GateWidth), a*r - mu*(r-1)*r/x.GateWidth
+	return x.ClipDual
 }
 
-// leaveOut sets out, the tokens on which a bound other than clip acts, and cuts. Edges are inside (D63).
+// leaveOut takes the gains of tokens to 0 on which a bound other than clip acts, and sets cuts. Edges are inside (D63).
 func (x *response) leaveOut() {
-	if !x.masks {
+	if x.Bound == "none" || x.Bound == "clip" {
 		return
 	}
-	x.out = room(x.out, len(x.a))
-	side, back, ring := x.Bound == "side", x.Bound == "back", x.Bound == "ring"
+	x.cuts = 0
+	if x.Measure == "budget" {
+		x.budget()
+	}
 	for j, a := range x.a {
 		low, high := x.inside(j, a)
 		out := !low || !high
-		switch {
-		case side:
+		switch x.Bound {
+		case "side":
 			out = a > 0 && !high || a <= 0 && !low
-		case back:
+		case "back":
 			out = out && a*x.sure[j] > 0
-		case ring && out:
+		case "ring":
 			was := math.Exp(x.sure[j])
-			out = !(a >= 0 && was <= x.RingLow || a <= 0 && was >= x.RingHigh)
+			out = out && !(a >= 0 && was <= x.RingLow || a <= 0 && was >= x.RingHigh)
 		}
-		if x.out[j] = out; out {
+		if out {
+			x.g[j] = 0
 			x.cuts++
 		}
 	}
 }
 
-// A membership reports whether token j is inside a region, below and above.
-type membership func(j int, a float64) (low, high bool)
-
-// membership returns that of the measure:
+// inside reports whether token j is inside the region of the measure, below and above:
 //
 //	tv       -clip_low <= pi - mu <= clip_high,  pi = e^LogProb, mu = e^OldLogProb
 //	kl       mu log(mu/pi) + (1 - mu) log((1 - mu)/(1 - pi)) at most the width, or pi is on the other side (D62)
 //	budget   what is left of it
 //	moment   d^2 at most the largest within it, or a d <= 0
 //	others   the ratio is in the interval
-func (x *response) membership() membership {
+func (x *response) inside(j int, a float64) (low, high bool) {
+	logp, old := x.at.LogProb[j], x.at.OldLogProb[j]
+	d := logp - old
 	switch x.Measure {
 	case "tv":
-		near := (1 - 1e-9) * min(x.ClipLow, x.ClipHigh)
-		return func(j int, _ float64) (low, high bool) {
-			logp, old := x.at.LogProb[j], x.at.OldLogProb[j]
-			if math.Abs(logp-old) <= near && max(logp, old) <= 0 { // |pi - mu| <= |d|
-				return true, true
-			}
-			d := math.Exp(logp) - math.Exp(old)
-			return d >= -x.ClipLow, d <= x.ClipHigh
+		if math.Abs(d) <= (1-1e-9)*min(x.ClipLow, x.ClipHigh) && max(logp, old) <= 0 { // |pi - mu| <= |d|
+			return true, true
 		}
+		moved := math.Exp(logp) - math.Exp(old)
+		return moved >= -x.ClipLow, moved <= x.ClipHigh
 	case "kl":
-		return func(j int, _ float64) (low, high bool) {
-			logp, old := x.at.LogProb[j], x.at.OldLogProb[j]
-			pi, mu := math.Exp(logp), math.Exp(old)
-			kl := -mu*(logp-old) + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
-			return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
-		}
+		pi, mu := math.Exp(logp), math.Exp(old)
+		kl := -mu*d + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
+		return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
 	case "budget":
-		return func(j int, _ float64) (low, high bool) { return x.kept[j], x.kept[j] }
+		return x.kept[j], x.kept[j]
 	case "moment":
-		return func(j int, a float64) (low, high bool) {
-			d := x.at.LogProb[j] - x.at.OldLogProb[j]
-			low = a*d <= 0 || d*d <= x.moment
-			return low, low
-		}
+		in := a*d <= 0 || d*d <= x.moment
+		return in, in
 	}
-	return func(j int, _ float64) (low, high bool) {
-		c, r := x.interval(j), math.Exp(x.sure[j])
-		return r >= c.low, r <= c.high
-	}
+	c, r := x.interval(j), math.Exp(x.sure[j])
+	return r >= c.low, r <= c.high
 }
 
 // interval returns the bounds of the ratio of token j:
@@ -280,16 +269,13 @@ func moment(b objectives.Batch, most float64) (largest float64) {
 // token to budget_weight at the last, a token stays if u D is at most clip_high, and at most what the tokens
 // before it have left, clip_high + s sum u - sum u D. s is the 0.9 quantile of D in [budget_slack, 2 budget_slack].
 func (x *response) budget() {
-	if x.Measure != "budget" {
-		return
-	}
 	n := len(x.at.LogProb)
 	moved := make([]float64, n)
 	for j, logp := range x.at.LogProb {
 		moved[j] = math.Abs(math.Exp(logp) - math.Exp(x.at.OldLogProb[j]))
 	}
 	slack := max(x.BudgetSlack, min(objectives.Quantile(slices.Clone(moved), 0.9), 2*x.BudgetSlack))
-	x.kept = room(x.kept, n)
+	x.kept = slices.Grow(x.kept[:0], n)[:n]
 	spent, given := 0.0, 0.0
 	for j, m := range moved {
 		u := 1 - (1-x.BudgetWeight)*float64(j)/float64(max(n-1, 1))
@@ -298,25 +284,22 @@ func (x *response) budget() {
 	}
 }
 
-// follow sets future to FIPO's factor (D80): clip(e^F, future_low, future_high) with F_t the sum over k >= t of
+// follow multiplies gains by FIPO's factor (D80): clip(e^F, future_low, future_high) with F_t the sum over k >= t of
 // 2^(-(k-t)/future) d_k, in which d counts 0 where the ratio is above clip_dual. Where the advantage is
 // negative and the ratio above future_safety, the factor is put into [0.8, 1].
 func (x *response) follow() {
-	if x.Future == 0 {
-		return
-	}
-	n, sum := len(x.at.LogProb), 0.0
-	x.future = room(x.future, n)
-	for j := n - 1; j >= 0; j-- {
+	sum := 0.0
+	for j := len(x.g) - 1; j >= 0 && x.Future != 0; j-- {
 		d := x.at.LogProb[j] - x.at.OldLogProb[j]
 		r := math.Exp(d)
 		if x.ClipDual != 0 && r > x.ClipDual {
 			d = 0
 		}
 		sum = d + math.Exp2(-1/x.Future)*sum
-		x.future[j] = max(x.FutureLow, min(math.Exp(sum), x.FutureHigh))
+		factor := max(x.FutureLow, min(math.Exp(sum), x.FutureHigh))
 		if x.FutureSafety != 0 && x.a[j] < 0 && r > x.FutureSafety {
-			x.future[j] = max(0.8, min(x.future[j], 1))
+			factor = max(0.8, min(factor, 1))
 		}
+		x.g[j] *= factor
 	}
 }

@@ -8,90 +8,51 @@ import (
 	"onering/objectives/means"
 )
 
-// Loss implements objectives.Objective. What gradient, weight and bound detach is taken from at.
-func (o *Policy) Loss(b, at objectives.Batch) float64 {
-	switch {
-	case o.clips():
-		return o.RatioClip.Loss(b, at)
-	case o.List != "none":
-		return o.groupLoss(b, nil)
-	}
-	loss, x, scales, penalties := 0.0, o.begin(b, at), o.TokenScales(b), o.penaltyScales(b)
-	x.values = true
-	for i := range b.Trajectories {
-		t, c := &b.Trajectories[i], scales[i]
-		x.read(t, &at.Trajectories[i])
-		drift := x.drift()
-		if x.alike && !x.detached && drift == 0 && !o.Pull {
-			loss -= c * float64(len(t.LogProb)) * x.g[0]
-		} else {
-			for j, v := range x.each() {
-				if x.detached {
-					v *= t.LogProb[j]
-				}
-				if drift != 0 || o.Pull {
-					d := t.LogProb[j] - t.OldLogProb[j]
-					v -= drift * d * d
-					if o.Pull {
-						v -= (1 - x.ess) * (math.Expm1(-d) + d)
-					}
-				}
-				loss -= c * v
-			}
-		}
-		loss += o.Penalty(*t, penalties[i])
-	}
-	return loss
+// tokenMean is the part aggregate, which says what a token of the batch counts:
+//
+//	sequence-mean  1/(N n)   each response counts the same
+//	token-mean     1/T       each token of the batch counts the same
+//	constant       1/(N L)   as token-mean, with a constant L in place of the mean length
+//	group-mean     1/(G U)   each of the G groups counts the same, and each of its U tokens
+//	token-sum      1         nothing is averaged
+type tokenMean struct {
+	// Aggregate is one of these words.
+	Aggregate string `toml:"aggregate" needs:"list=none kl_beta!=0 entropy_bonus!=0 entropy_target!=0" choice:"sequence-mean token-mean constant group-mean token-sum"`
+	// ConstantLength is L. Default 3000, the response limit of the paper's recipe.
+	ConstantLength float64 `toml:"constant_length" needs:"aggregate=constant" range:"[1,)"`
 }
 
-// Weights implements objectives.Objective.
-func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
-	switch {
-	case o.clips():
-		o.RatioClip.Weights(b, w)
-		return
-	case o.List != "none":
-		o.groupLoss(b, w)
-		return
+// scales returns what a token of each response counts. It is infinite where there are no tokens.
+func (o tokenMean) scales(b objectives.Batch) []float64 {
+	count, total, groups := float64(len(b.Trajectories)), float64(b.Tokens()), map[int]float64{}
+	for i := 0; i < len(b.Trajectories) && o.Aggregate == "group-mean"; i++ {
+		groups[b.Trajectories[i].Group] += float64(len(b.Trajectories[i].LogProb))
 	}
-	x, scales, penalties := o.begin(b, b), o.TokenScales(b), o.penaltyScales(b)
-	for i, row := range w {
-		t := &b.Trajectories[i]
-		x.read(t, t)
-		inner, drift := o.Gradient == "through" && o.Inner != "none", x.drift()
-		terms := inner || drift != 0 || o.Pull
-		switch same, is := x.uniform(); {
-		case is:
-			fill(row, same)
-		case o.Gradient == "through" && o.Scope != "token":
-			x.through(row)
+	scales := make([]float64, len(b.Trajectories))
+	for i := range scales {
+		switch t := &b.Trajectories[i]; o.Aggregate {
+		case "token-mean":
+			scales[i] = 1 / total
+		case "constant":
+			scales[i] = 1 / (count * o.ConstantLength)
+		case "group-mean":
+			scales[i] = 1 / (float64(len(groups)) * groups[t.Group])
+		case "token-sum":
+			scales[i] = 1
 		default:
-			copy(row, x.each())
+			scales[i] = 1 / (count * float64(len(t.LogProb)))
 		}
-		for j, g := range row {
-			if terms {
-				d := t.LogProb[j] - t.OldLogProb[j]
-				if inner && x.z[j] != d {
-					g = 0
-				}
-				g -= 2 * drift * d
-				if o.Pull {
-					g += (1 - x.ess) * math.Expm1(-d)
-				}
-			}
-			row[j] = g * -scales[i]
-		}
-		o.AddPenalty(*t, penalties[i], row)
 	}
+	return scales
 }
 
-// penaltyScales returns what a token of each response counts in the penalties: c, or what PenaltyAggregate says.
+// penaltyScales returns what a token of each response counts in the penalties: the same, or what PenaltyAggregate says.
 func (o *Policy) penaltyScales(b objectives.Batch) []float64 {
-	mean := o.TokenSum
+	mean := o.tokenMean
 	if o.PenaltyAggregate != "same" {
 		mean.Aggregate = o.PenaltyAggregate
 	}
-	return mean.TokenScales(b)
+	return mean.scales(b)
 }
 
 // TokenScale implements objectives.TokenScaler.
@@ -104,14 +65,55 @@ func (o *Policy) EntropyWeights(b objectives.Batch, v [][]float64) {
 	}
 }
 
+// Loss implements objectives.Objective. What gradient, weight and bound detach is taken from at.
+func (o *Policy) Loss(b, at objectives.Batch) float64 {
+	if o.List != "none" {
+		return o.groupLoss(b, nil)
+	}
+	loss, x, scales, penalties := 0.0, o.begin(b, at), o.scales(b), o.penaltyScales(b)
+	for i := range b.Trajectories {
+		t, c := &b.Trajectories[i], scales[i]
+		x.read(t, &at.Trajectories[i])
+		if x.alike && !x.detached && !x.draws {
+			loss -= c * float64(len(t.LogProb)) * x.g[0]
+		} else {
+			for _, v := range x.valued() {
+				loss -= c * v
+			}
+		}
+		loss += o.Penalty(*t, penalties[i])
+	}
+	return loss
+}
+
+// Weights implements objectives.Objective.
+func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
+	if o.List != "none" {
+		o.groupLoss(b, w)
+		return
+	}
+	x, scales, penalties := o.begin(b, b), o.scales(b), o.penaltyScales(b)
+	x.slopes = !x.detached
+	for i, row := range w {
+		t, c := &b.Trajectories[i], -scales[i]
+		x.read(t, t)
+		if same, is := x.uniform(); is && !x.draws {
+			fill(row, same*c)
+		} else {
+			for j, g := range x.derivative(row)[:len(row)] {
+				row[j] = g * c
+			}
+		}
+		o.AddPenalty(*t, penalties[i], row)
+	}
+}
+
 // Diagnose implements objectives.Diagnoser: the share of tokens that a bound acts on, where there is
 // one, the ratio of a whole response, and p3o's e.
 func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	if o.clips() && !o.adapts() {
-		return o.RatioClip.Diagnose(b)
-	}
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
-	bounded := o.Bound != "none" || o.ClipDual != 0 || o.CapESS || o.Cap != unbounded || o.Floor != 0 || o.CapNegative != nil || o.FloorNegative != nil
+	free := clip{0, math.Inf(1)}
+	bounded := o.Bound != "none" || o.ClipDual != 0 || o.CapESS || o.edges(0) != free || o.edges(1) != free
 	inner, power := o.Inner == "token" || o.Inner == "rewards", o.Mean == "ess" || o.Mean == "rewards" || o.MeanLast != nil
 	whole := o.Scope == "sequence" && (o.Gate == "none" || inner || power)
 	x, rows := o.begin(b, b), o.StepAdvantages(b)
@@ -154,34 +156,31 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 // an element for each token, or a single one where all tokens are alike, and are used again for the next response.
 type response struct {
 	*Policy
-	values, diagnose bool // Loss asks for gains, Diagnose for bounds that act, Weights for derivatives
+	slopes, diagnose bool // Weights asks for derivatives, Diagnose for bounds that act, Loss for gains
 
-	order, token float64    // the orders of mean and with_token, if they are the same for all
-	inner        [2]clip    // of d, where A is not negative and where it is
-	bounds       [2]clip    // floor and cap of a ratio, likewise
-	region       clip       // the ratios inside the bound, if they are the same for all tokens
-	limit        float64    // of the logarithm of a ratio
-	ess, moment  float64    // p3o's e, and the largest d^2 within the moment
-	detached     bool       // no gradient passes through a gain
-	alone, whole bool       // the ratio is that of the response, and so is the gain unless advantages differ
-	linear       bool       // and the log of the ratio is a sum or a plain mean
-	masks, bends bool       // the bound takes tokens out, or something else acts on gains
-	inside       membership // of the region
-	shape        shape      // of a gain; nil for the ratio itself
+	order, token float64 // the orders of mean and with_token, if they are the same for all
+	inner        [2]clip // of d, where A is not negative and where it is
+	bounds       [3]clip // of a ratio where A is positive, negative, and 0
+	bands        bool    // bounds differ from token to token
+	region       clip    // the ratios inside the bound, if they are the same for all tokens
+	limit        float64 // of the logarithm of a ratio
+	ess, moment  float64 // p3o's e, and the largest d^2 within the moment
+	detached     bool    // no gradient passes through a gain
+	whole        bool    // the ratio is that of the response, and so is the gain unless advantages differ
+	linear       bool    // the log of a mean is a sum of log-ratios, or their mean
 
-	t, at       *objectives.Trajectory // at has the log-probs at which what is detached is taken
-	alike       bool                   // all columns but z have one element
-	a, z        []float64              // advantages; log-ratios after the inner clip, at at
-	sure, lam   []float64              // the logs of the ratios at at, and in the loss
-	r           []float64              // the ratios in the loss
-	from, to    []int                  // the scope of each token, if it is neither the token nor the response
-	means, soft []float64              // the logs of the scopes' means, and the derivative of one
-	orders      []float64              // of these means
-	out, kept   []bool                 // what the bound takes out, and what the budget leaves
-	future      []float64              // the factors of what follows the tokens
-	g           []float64              // gains; for Weights, if a gradient passes, their derivatives by lam
-	cuts        int                    // on how many of them a bound acts
-	rooms       [6][]float64           // of a, of g for each token, and of log-ratios and ratios at at and in the loss
+	t, at         *objectives.Trajectory // at has the log-probs at which what is detached is taken
+	alike         bool                   // all columns but z have one element
+	drift         float64                // the weight of d^2
+	draws         bool                   // drift or pull are terms of the loss
+	a, z          []float64              // advantages; log-ratios after the inner clip, at at
+	sure, lam     []float64              // the logs of the ratios at at, and in the loss
+	means, orders []float64              // the logs of the scopes' means, and their orders
+	soft          []float64              // the derivative of a mean
+	kept          []bool                 // what the budget leaves
+	g             []float64              // gains; for Weights, if a gradient passes, their derivatives by lam
+	cuts          int                    // on how many of them a bound acts
+	rooms         [7][]float64           // of a, of g for each token, of log-ratios and their means at at and in the loss, and of ratios
 }
 
 // A clip is an interval.
@@ -207,21 +206,29 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 		x.moment = moment(at, o.ClipHigh)
 	}
 	if o.CapESS || o.Pull {
-		d := make([]float64, 0, at.Tokens())
-		for _, t := range at.Trajectories {
-			for j, logp := range t.LogProb {
-				d = append(d, logp-t.OldLogProb[j])
-			}
+		d := make([]float64, at.Tokens())
+		for i, rest := 0, d; i < len(at.Trajectories); i++ {
+			rest = rest[logRatios(&at.Trajectories[i], rest):]
 		}
 		x.ess = means.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
 	}
-	x.detached, x.alone = o.Gradient == "detached", o.Scope == "sequence" && o.WithToken == "no"
-	x.linear = x.alone && (o.Mean == "product" || o.Mean != "min" && o.Mean != "ess" && x.order == 0)
-	x.whole = x.alone && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" && slices.Contains([]string{"ratio", "log", "k3"}, o.Measure)
-	x.masks, x.bends = o.Bound != "none" && o.Bound != "clip", o.Bound == "clip" || o.ClipDual != 0 || o.Future != 0
-	x.inside, x.shape = x.membership(), x.gate()
-	for sign := range x.bounds {
-		x.bounds[sign] = o.bounds(sign, x.ess)
+	x.detached, x.linear = o.Gradient == "detached", o.Mean == "product" || o.Mean != "min" && o.Mean != "ess" && x.order == 0
+	x.whole = o.Scope == "sequence" && o.WithToken == "no" && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" &&
+		slices.Contains([]string{"ratio", "log", "k3"}, o.Measure)
+	x.bands = o.Measure == "log" && (o.Bound == "clip" || o.ClipDual != 0) || o.Measure == "probability" && o.Bound == "clip"
+	for k, a := range []float64{1, -1, 0} {
+		c := clip{0, math.Inf(1)}
+		if o.edged() {
+			c = o.edges(k & 1)
+		}
+		if o.edged() && o.CapESS {
+			c.high = x.ess
+		}
+		c.high = min(c.high, math.Exp(x.limit))
+		if !x.bands {
+			c = x.within(c, 0, a)
+		}
+		x.bounds[k] = c
 	}
 	return x
 }
@@ -229,21 +236,23 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 // read computes the gains of t.
 func (x *response) read(t, at *objectives.Trajectory) {
 	n := len(t.LogProb)
-	x.t, x.at, x.alike = t, at, x.whole && t.TokenAdvantage == nil && n > 0
+	x.t, x.at, x.alike, x.drift = t, at, x.whole && t.TokenAdvantage == nil && n > 0, x.Drift
+	if x.DriftOn != "all" && x.Signal != "teacher" && !t.HasAdvantage() {
+		x.drift = 0
+	}
+	x.draws = x.Pull || x.drift != 0
 	if x.alike {
 		n = 1
 	}
 	if x.a = t.TokenAdvantage; x.a == nil {
-		x.rooms[0] = room(x.rooms[0], n)
-		x.a = fill(x.rooms[0], t.Advantage)
+		x.a = fill(x.room(0, n), t.Advantage)
 	}
-	x.sure, x.orders, x.g, x.cuts = x.sure[:0], x.orders[:0], room(x.g, n), 0
+	x.sure, x.orders, x.g, x.cuts = x.sure[:0], x.orders[:0], slices.Grow(x.g[:0], n)[:n], 0
 	if n > 0 {
 		x.logRatios()
-		x.budget()
-		x.follow()
-		x.leaveOut()
 		x.gains()
+		x.leaveOut()
+		x.follow()
 	}
 }
 
@@ -252,12 +261,14 @@ func (x *response) each() []float64 {
 	if !x.alike {
 		return x.g
 	}
-	x.rooms[1] = room(x.rooms[1], len(x.t.LogProb))
-	return fill(x.rooms[1], x.g[0])
+	return fill(x.room(1, len(x.t.LogProb)), x.g[0])
 }
 
-// room returns a slice of n elements, in the place of x if it is large enough.
-func room[T any](x []T, n int) []T { return slices.Grow(x[:0], n)[:n] }
+// room returns n elements of the room k.
+func (x *response) room(k, n int) []float64 {
+	x.rooms[k] = slices.Grow(x.rooms[k][:0], n)[:n]
+	return x.rooms[k]
+}
 
 // fill sets all elements of x to v, and returns x.
 func fill(x []float64, v float64) []float64 {
@@ -267,10 +278,39 @@ func fill(x []float64, v float64) []float64 {
 	return x
 }
 
-// drift returns the weight of d^2 in the response.
-func (x *response) drift() float64 {
-	if x.Drift == 0 || x.DriftOn == "all" || x.Signal == "teacher" || x.t.HasAdvantage() {
-		return x.Drift
+// valued returns the v of each token, drift and pull included.
+func (x *response) valued() []float64 {
+	v := x.each()
+	if x.detached {
+		for j, logp := range x.t.LogProb {
+			v[j] *= logp
+		}
 	}
-	return 0
+	x.draw(v, false)
+	return v
+}
+
+// draw takes from each v, or from its derivative by the log-prob, that of
+//
+//	drift d^2 + (1 - e)(e^-d - 1 + d),  e = (sum r)^2/(T sum r^2)
+func (x *response) draw(v []float64, slope bool) {
+	if !x.draws {
+		return
+	}
+	drift, pull := x.drift, 0.0
+	if x.Pull {
+		pull = 1 - x.ess
+	}
+	logp, old := x.t.LogProb[:len(v)], x.t.OldLogProb[:len(v)]
+	for j := range v {
+		d, e := logp[j]-old[j], 0.0
+		if pull != 0 {
+			e = math.Expm1(-d)
+		}
+		if slope {
+			v[j] -= 2*drift*d - pull*e
+		} else {
+			v[j] -= drift*d*d + pull*(e+d)
+		}
+	}
 }

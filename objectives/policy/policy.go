@@ -25,7 +25,6 @@
 package policy
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"math"
@@ -36,7 +35,9 @@ import (
 
 // A Policy is the objective "policy", and every other that the table names.
 type Policy struct {
-	objectives.RatioClip
+	objectives.Shared
+	tokenMean
+	objectives.RatioBound
 	parts
 	row       *row                // nil for an objective of another package
 	ownBounds func(sign int) clip // in place of floor and cap, unless nil
@@ -114,13 +115,6 @@ var defaultParts = parts{
 	adapting: adapting{Signal: "advantage", KLSource: "learner"},
 }
 
-// clips reports whether the loss is PPO's clip of a token's ratio, which RatioClip has written out.
-func (p parts) clips() bool {
-	clip := defaultParts
-	clip.Bound, clip.adapting = "clip", p.adapting
-	return p == clip
-}
-
 // Validate refuses impossible combinations.
 func (o *Policy) Validate() error {
 	errs := []error{o.Shared.Validate(), objectives.Within("floor", o.Floor, 0, o.Cap)}
@@ -137,19 +131,19 @@ func (o *Policy) Validate() error {
 			errs = append(errs, objectives.Within(key, *x, least, math.MaxFloat64))
 		}
 	}
-	within("cap_negative", o.CapNegative, *cmp.Or(o.FloorNegative, &o.Floor))
+	edges, negative := o.edges(0), o.edges(1)
+	within("cap_negative", o.CapNegative, negative.low)
 	within("floor_negative", o.FloorNegative, 0)
 	within("mean_last", o.MeanLast, -math.MaxFloat64)
-	bounded := o.Gate == "none" && o.Weight == "ratio" && !o.CapESS
-	negative := clip{*cmp.Or(o.FloorNegative, &o.Floor), *cmp.Or(o.CapNegative, &o.Cap)}
-	refuse(bounded && o.Cap == 0 && negative.high == 0, "cap", o.Cap, "must be above 0, or cap_negative: no response would have a weight")
+	bounded := o.edged() && !o.CapESS
+	refuse(bounded && edges.high == 0 && negative.high == 0, "cap", o.Cap, "must be above 0, or cap_negative: no response would have a weight")
 	// A run begins with ratios of 1. Where a cap or floor keeps them from the gradient, nothing would move.
 	starts := func(key, which string, x float64, stops bool) {
 		refuse(bounded && o.Gradient != "detached" && x != 0 && stops, key, x, "must be at "+which+` 1, or go with gradient = "detached": a ratio of 1 would have no gradient`)
 	}
-	starts("cap", "least", o.Cap, o.Cap < 1)
+	starts("cap", "least", edges.high, edges.high < 1)
 	starts("cap_negative", "least", negative.high, negative.high < 1)
-	starts("floor", "most", o.Floor, o.Floor > 1)
+	starts("floor", "most", edges.low, edges.low > 1)
 	starts("floor_negative", "most", negative.low, negative.low > 1)
 	words := func(w word, list ...word) bool { return slices.Contains(list, w) }
 	refuse(o.MeanLast != nil && words(o.Mean, "product", "min", "ess", "rewards"), "mean", o.Mean, "must be a number beside mean_last")
@@ -163,6 +157,7 @@ func (o *Policy) Validate() error {
 	refuse(o.List != "none" && o.adapts(), "list", o.List, `must be "none" beside a signal, advantage_drift and kl_advantage: it reads no advantages of tokens`)
 	refuse(o.List == "target" && o.Mask(objectives.Batch{}) != nil, "list", o.List, `must be another one beside masks, importance and reject: they scale what advantages teach, and target reads none`)
 	refuse(o.Gate == "none" && o.Weight == "one" && o.Gradient != "detached", "weight", o.Weight, `must be ratio, or go with gradient = "detached": no ratio is left that has a gradient`)
+	refuse(o.Weight == "one" && o.Bound == "clip", "bound", o.Bound, `must be another one beside weight = "one", which leaves out the ratio that a clip bounds`)
 	unread := o.Bound == "none" || (o.Bound == "side" || o.Bound == "mask") && slices.Contains([]string{"tv", "kl", "budget", "moment"}, o.Measure)
 	refuse(unread && o.Gate == "none" && o.Weight == "one" && o.Scope != "token" && o.Scope != "none", "scope", o.Scope, `must be token or none beside weight = "one", or go with a bound of its ratio: nothing reads the ratio`)
 	refuse(o.Gate == "gamma" && o.Gradient != "detached", "gate", o.Gate, `must be another one, or go with gradient = "detached": gamma is a constant of the gradient`)
@@ -218,7 +213,7 @@ func (o *Policy) Exemptions() map[string]string {
 	case o.WeighsAll() && o.List == "none":
 		all["equal-rewards"] = "the drift and the pull move responses whatever their rewards are"
 	}
-	if o.Gate == "none" && o.Weight == "ratio" && !o.CapESS && (o.Cap == 0 || o.CapNegative != nil && *o.CapNegative == 0) {
+	if o.edged() && !o.CapESS && (o.edges(0).high == 0 || o.edges(1).high == 0) {
 		all["direction"] = "a cap of 0 leaves out the responses of one sign"
 	}
 	maps.Copy(all, o.Shared.Exemptions())

@@ -33,6 +33,7 @@ func TestPartsConform(t *testing.T) {
 		"gradient=detached cap_ess=true aggregate=token-mean", "bound=clip advantage=rae", "gradient=detached drift=0.1 drift_on=all",
 		"bound=clip kl_reward=0.1 advantage=centered", "bound=clip kl_reward=0.1 advantage=round-std", "signal=teacher bound=mask measure=tv", "gradient=detached cap_negative=0",
 		"cap=0 cap_negative=2", "gradient=detached weight=one cap=0", "gate=sigmoid clip_dual=2", "gradient=detached cap=0.5",
+		"bound=clip cap=1.1 floor_negative=0.95",
 	} {
 		t.Run(point, func(t *testing.T) {
 			objectivetest.RunNew(t, func() objectives.Objective { o := policy.New(point); return &o })
@@ -50,7 +51,7 @@ func TestRefused(t *testing.T) {
 		"entropy_least=2": "entropy_least", "advantage_std=none": "advantage_std",
 		"reject=k3": "reject", "list=target importance_cap=2": "list", "weight=one gradient=detached scope=turn": "scope",
 		"cap=0": "cap", "cap=0.5": "cap", "cap_negative=0.5": "cap_negative", "floor=2": "floor", "floor_negative=2": "floor_negative", "future=8 future_low=0 future_high=0": "future_high",
-		"gate=sigmoid clip_dual=1.2": "clip_dual", "cap_negative=-1": "cap_negative", "scope=word": "scope",
+		"gate=sigmoid clip_dual=1.2": "clip_dual", "cap_negative=-1": "cap_negative", "bound=clip weight=one gradient=detached": "bound", "scope=word": "scope",
 	} {
 		o := policy.New(point)
 		var bad *objectives.SettingError

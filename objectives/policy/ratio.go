@@ -36,87 +36,52 @@ func (w word) number() float64 {
 }
 
 // logRatios sets x.sure and x.lam, the log-ratios of each token: sure at the detached log-probs, lam at those
-// that have a gradient. They are one slice where nothing differs. It also sets x.z and x.orders.
+// that have a gradient. They are one slice where nothing differs. It also sets x.z, x.means and x.orders.
 func (x *response) logRatios() {
-	if x.Scope != "token" && !x.alone {
-		n := len(x.t.LogProb)
-		x.means, x.orders, x.soft, x.from, x.to = room(x.means, n), room(x.orders, n), room(x.soft, n), room(x.from, n), room(x.to, n)
-		x.scopes()
-	}
-	x.z, x.sure = x.logRatiosOf(x.at, 2, true)
+	x.z, x.sure = x.logRatiosOf(x.at, 2)
 	switch x.lam = x.sure; {
 	case x.detached || &x.t.LogProb[0] == &x.at.LogProb[0]:
 	case x.Gradient == "own":
-		x.rooms[5] = room(x.rooms[5], len(x.t.LogProb))
-		x.lam = x.rooms[5]
+		x.lam = x.room(4, len(x.t.LogProb))
 		for j, logp := range x.t.LogProb {
 			x.lam[j] = x.sure[j] + (logp - x.at.LogProb[j])
 		}
 	default:
-		_, x.lam = x.logRatiosOf(x.t, 4, false)
+		_, x.lam = x.logRatiosOf(x.t, 4)
 	}
 }
 
-// scopes sets x.from and x.to: the ratio of token j is a mean over the tokens from[j] to to[j]-1, by the
-// setting scope.
-func (x *response) scopes() {
-	n, begin, turn := len(x.to), 0, 0
-	for j := range n {
-		for turn < len(x.t.Turns) && j >= x.t.Turns[turn].To {
-			begin, turn = x.t.Turns[turn].To, turn+1
-		}
-		switch x.from[j], x.to[j] = 0, n; x.Scope {
-		case "none":
-			x.to[j] = 0
-		case "prefix":
-			x.to[j] = j + 1
-		case "before":
-			x.to[j] = j
-		case "next":
-			x.from[j], x.to[j] = j, min(n, j+x.ScopeTokens)
-		case "turn":
-			x.from[j] = begin
-			if turn < len(x.t.Turns) {
-				x.to[j] = x.t.Turns[turn].To
-			}
-		}
-	}
-}
-
-// logRatiosOf returns the clipped log-ratios of t and the logs of its ratios, in two rooms from the given number on. first
-// says that t has the log-probs at which orders are chosen.
-func (x *response) logRatiosOf(t *objectives.Trajectory, at int, first bool) (z, l []float64) {
-	n := len(t.LogProb)
-	x.rooms[at], x.rooms[at+1] = room(x.rooms[at], n), room(x.rooms[at+1], len(x.a))
-	z, l = x.rooms[at], x.rooms[at+1]
+// logRatiosOf returns the clipped log-ratios of t and the logs of its ratios, in two rooms from the given number on.
+func (x *response) logRatiosOf(t *objectives.Trajectory, at int) (z, l []float64) {
+	z = x.room(at, len(t.LogProb))
 	sum := x.clipped(t, z)
-	switch {
-	case x.Scope == "token":
+	if x.Scope == "token" {
 		return z, z
-	case x.alone:
-		if first {
-			x.orders = append(x.orders[:0], x.orderOf(t, z, 0, n))
+	}
+	l = x.room(at+1, len(x.a))
+	if x.alike && x.linear {
+		x.orders = append(x.orders, x.order)
+		return z, fill(l, sum/x.count(len(z)))
+	}
+	x.means = slices.Grow(x.means[:0], len(l))[:len(l)]
+	last, end := -1, -1
+	for j := range l {
+		from, to := x.span(j)
+		if t == x.at {
+			x.orders = append(x.orders, x.order)
 		}
 		switch {
-		case !x.linear:
-			sum = x.mean(z, x.orders[0], nil)
-		case x.Mean != "product":
-			sum /= float64(n)
-		}
-		return z, fill(l, sum)
-	}
-	for j := range l {
-		from, to := x.from[j], x.to[j]
-		if j > 0 && from == x.from[j-1] && to == x.to[j-1] {
+		case from == last && to == end:
 			x.means[j], x.orders[j] = x.means[j-1], x.orders[j-1]
-		} else if from < to {
-			if first {
-				x.orders[j] = x.orderOf(t, z, from, to)
+		case from == to:
+			x.means[j] = 0
+		default:
+			if t == x.at && x.Mean == "ess" {
+				x.orders[j] = orderOf(t, z, from, to)
 			}
 			x.means[j] = x.mean(z[from:to], x.orders[j], nil)
-		} else {
-			x.means[j] = 0
 		}
+		last, end = from, to
 		switch x.WithToken {
 		case "no":
 			l[j] = x.means[j]
@@ -129,26 +94,39 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, at int, first bool) (z,
 	return z, l
 }
 
+// span returns the scope of token j: its ratio is a mean over the tokens from from to to-1.
+func (x *response) span(j int) (from, to int) {
+	to = len(x.t.LogProb)
+	switch x.Scope {
+	case "none":
+		to = 0
+	case "prefix":
+		to = j + 1
+	case "before":
+		to = j
+	case "next":
+		from, to = j, min(to, j+x.ScopeTokens)
+	case "turn":
+		for _, turn := range x.t.Turns {
+			if j < turn.To {
+				return from, turn.To
+			}
+			from = turn.To
+		}
+	}
+	return from, to
+}
+
 // clipped sets z to the log-ratios of t within the inner clip, unless their sum, which it returns, is all that is read.
 func (x *response) clipped(t *objectives.Trajectory, z []float64) (sum float64) {
-	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
-	switch {
-	case x.Inner == "none" && x.linear && x.alike:
+	if x.Inner == "none" && x.alike && x.linear {
 		return t.LogRatio()
-	case x.Inner == "none" && !x.alone:
-		for j := range z {
-			z[j] = logp[j] - old[j]
-		}
-		return 0
 	}
-	within := &x.inner[0]
-	for j := range z {
-		d := logp[j] - old[j]
-		if j == 0 || !x.alike {
-			within = &x.inner[0]
-			if x.a[j] < 0 {
-				within = &x.inner[1]
-			}
+	logRatios(t, z)
+	for j := 0; j < len(z) && x.Inner != "none"; j++ {
+		d, within := z[j], &x.inner[0]
+		if a := x.a[min(j, len(x.a)-1)]; a < 0 {
+			within = &x.inner[1]
 		}
 		if d > within.high {
 			d = within.high
@@ -158,6 +136,16 @@ func (x *response) clipped(t *objectives.Trajectory, z []float64) (sum float64) 
 		z[j], sum = d, sum+d
 	}
 	return sum
+}
+
+// logRatios sets z to the log-ratios of t, and returns their number.
+func logRatios(t *objectives.Trajectory, z []float64) int {
+	z = z[:len(t.LogProb)]
+	old := t.OldLogProb[:len(z)]
+	for j, logp := range t.LogProb {
+		z[j] = logp - old[j]
+	}
+	return len(z)
 }
 
 // innerClip returns the inner clip where A is not negative and where it is: on both sides, or on that to which the
@@ -193,12 +181,9 @@ func (x *response) byRewards(b objectives.Batch) {
 	}
 }
 
-// orderOf returns the order of the mean of z over tokens from to to: a number, or that of PMPO's rule (D9, D10) with
-// its defaults, [0.01, 0.99] and 0.1.
-func (x *response) orderOf(t *objectives.Trajectory, z []float64, from, to int) float64 {
-	if x.Mean != "ess" {
-		return x.order
-	}
+// orderOf returns the order of the mean of z over tokens from to to by PMPO's rule (D9, D10) with its defaults, [0.01,
+// 0.99] and 0.1.
+func orderOf(t *objectives.Trajectory, z []float64, from, to int) float64 {
 	far, n := 0.0, float64(to-from)
 	for j := from; j < to; j++ {
 		if math.Abs(t.LogProb[j]-t.OldLogProb[j]) > 0.1 {
@@ -210,16 +195,14 @@ func (x *response) orderOf(t *objectives.Trajectory, z []float64, from, to int) 
 
 // mean returns log M of the ratios e^z. Unless soft is nil, it becomes the derivative by z.
 func (x *response) mean(z []float64, order float64, soft []float64) (log float64) {
-	switch x.Mean {
-	case "product":
-		for j, v := range z {
+	switch {
+	case x.linear:
+		for _, v := range z {
 			log += v
-			if soft != nil {
-				soft[j] = 1
-			}
 		}
-		return log
-	case "min":
+		fill(soft, 1/x.count(len(z)))
+		return log / x.count(len(z))
+	case x.Mean == "min":
 		least := slices.Index(z, slices.Min(z))
 		clear(soft)
 		if soft != nil {
@@ -230,50 +213,66 @@ func (x *response) mean(z []float64, order float64, soft []float64) (log float64
 	return means.LogPowerMean(z, order, soft)
 }
 
-// uniform returns the derivative of the sum of v by every log-prob of the response, if it is the same for all.
-func (x *response) uniform() (w float64, same bool) {
-	n := float64(len(x.t.LogProb))
-	switch {
-	case !x.alike || x.Gradient == "through" && !x.linear:
-		return 0, false
-	case x.Gradient != "through":
-		return x.g[0], true
-	case x.Mean == "product":
-		return n * x.g[0], true
+// count returns by what the sum of n log-ratios is divided in a linear mean.
+func (p *parts) count(n int) float64 {
+	if p.Mean == "product" {
+		return 1
 	}
-	return 1 / n * (n * x.g[0]), true
+	return float64(n)
 }
 
-// through sets w to the derivatives of the sum of v by log-probs: every ratio in whose scope a token is moves with it.
+// uniform returns the derivative of the sum of v by every log-prob of the response, if it is the same for all.
+func (x *response) uniform() (w float64, same bool) {
+	switch n := len(x.t.LogProb); {
+	case !x.alike || x.Gradient == "through" && (!x.linear || x.Inner != "none"):
+		return 0, false
+	case x.Gradient == "through":
+		return 1 / x.count(n) * (float64(n) * x.g[0]), true
+	}
+	return x.g[0], true
+}
+
+// derivative returns the derivatives of the sum of v by log-probs, drift and pull included, in w or in place of it:
+// through a mean, every ratio in whose scope a token is moves with it, but not through the inner clip.
+func (x *response) derivative(w []float64) []float64 {
+	switch {
+	case x.Gradient != "through" || x.Scope == "token" || len(w) == 0:
+		w = x.each()
+	default:
+		x.through(w)
+	}
+	for j := 0; j < len(w) && x.Gradient == "through" && x.Inner != "none"; j++ {
+		if x.z[j] != x.t.LogProb[j]-x.t.OldLogProb[j] {
+			w[j] = 0
+		}
+	}
+	x.draw(w, true)
+	return w
+}
+
+// through sets w to the derivatives of the sum of v by log-ratios after the inner clip.
 func (x *response) through(w []float64) {
-	if len(w) == 0 {
-		return
-	}
-	if x.alone {
-		sum := float64(len(w)) * x.g[0]
-		if !x.alike {
-			sum = 0
-			for _, g := range x.g {
-				sum += g
-			}
-		}
-		x.mean(x.z, x.orders[0], w)
-		for j := range w {
-			w[j] *= sum
-		}
-		return
-	}
 	clear(w)
-	for j := 0; j < len(w); {
-		from, to, order, sum := x.from[j], x.to[j], x.orders[j], 0.0
-		for ; j < len(w) && x.from[j] == from && x.to[j] == to; j++ {
-			share := [2]float64{0, 1} // of the token's own ratio and of the scope's
-			if x.WithToken == "times" {
-				share[0] = 1
-			} else if x.WithToken != "no" {
+	x.soft = slices.Grow(x.soft[:0], len(w))[:len(w)]
+	for j := 0; j < len(x.g); {
+		from, to := x.span(j)
+		order, sum := x.orders[j], 0.0
+		for start, end := from, to; j < len(x.g) && start == from && end == to; {
+			switch g := x.g[j]; x.WithToken {
+			case "no":
+				sum += g
+			case "times":
+				w[j], sum = w[j]+g, sum+g
+			default:
+				share := [2]float64{} // of the token's own ratio and of the scope's
 				means.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, share[:])
+				w[j], sum = w[j]+g*share[0], sum+g*share[1]
 			}
-			w[j], sum = w[j]+x.g[j]*share[0], sum+x.g[j]*share[1]
+			j++
+			start, end = x.span(j)
+		}
+		if x.alike {
+			sum *= float64(len(w))
 		}
 		if from < to && sum != 0 {
 			x.mean(x.z[from:to], order, x.soft[from:to])

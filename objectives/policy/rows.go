@@ -123,7 +123,8 @@ func (r *row) new() objectives.Objective {
 // New returns the point that a text of settings, such as "bound=clip clip_high=0.28", states. It
 // panics if the text does not: that is a mistake in the program.
 func New(point string) Policy {
-	o := Policy{RatioClip: objectives.NewRatioClip("standardized", "sequence-mean", 0.2, 0.2), parts: defaultParts}
+	o := Policy{Shared: objectives.Defaults("standardized"), tokenMean: tokenMean{"sequence-mean", 3000},
+		RatioBound: objectives.RatioBound{ClipLow: 0.2, ClipHigh: 0.2}, parts: defaultParts}
 	fields := settings.Fields(&o)
 	for setting := range strings.FieldsSeq(point) {
 		key, text, _ := strings.Cut(setting, "=")
