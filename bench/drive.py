@@ -7,7 +7,7 @@
 
 Lines of problems.jsonl are {"prompt_ids", "answer_ids"}: the reward of a response is the
 share of its tokens that are the answer's. Each round samples groups of responses, scores
-them, and takes optimizer steps of GRPO with AdamW. docs/graphs.md describes the graphs.
+them, and takes optimizer steps of GRPO with AdamW. docs/models.md describes the graphs.
 --adapter DIR trains a LoRA adapter (PEFT's folder) with graphs exported for it. --trace
 DIR writes what every step saw and made, with which `onering generate`, `score`,
 `weights` and `step` can be compared. All is float32, on the CPU.

@@ -18,12 +18,12 @@ import (
 	"onering/train/rl"
 )
 
-var updateCards = flag.Bool("update-cards", false, "write the table of run files in docs/gpu.md anew")
+var updateCards = flag.Bool("update-cards", false, "write the table of run files in docs/devices.md anew")
 
 // TestTableRuns plans every run file for a GPU, as train --dry-run does, from the
 // config.json of a model of its shape. Each trains as long as the paper's lineage, fits one
 // of the cards at least, leaves what depends on the card open, and stands in the table of
-// docs/gpu.md with what it comes to; those of the paper's tables stand on the page about the
+// docs/devices.md with what it comes to; those of the paper's tables stand on the page about the
 // paper, too.
 func TestTableRuns(t *testing.T) {
 	page, err := os.ReadFile("../docs/lab/paper.md")
@@ -100,7 +100,7 @@ func TestTableRuns(t *testing.T) {
 	checkCardTable(t, rows)
 }
 
-// checkCardTable compares the table of docs/gpu.md. The largest group of a model's files is
+// checkCardTable compares the table of docs/devices.md. The largest group of a model's files is
 // named as its others.
 func checkCardTable(t *testing.T, rows map[string][]string) {
 	table := "\n| model | 1 x 80 GB | 1 x 141 GB | 8 x 80 GB | run files |\n|---|---|---|---|---|\n"
@@ -111,7 +111,7 @@ func checkCardTable(t *testing.T, rows map[string][]string) {
 		}
 		table += "| " + row + " | " + files + " |\n"
 	}
-	const file, begin, end = "../docs/gpu.md", "<!-- cards -->", "<!-- end -->"
+	const file, begin, end = "../docs/devices.md", "<!-- cards -->", "<!-- end -->"
 	text := string(must1(os.ReadFile(file))(t))
 	before, rest, _ := strings.Cut(text, begin)
 	_, after, found := strings.Cut(rest, end)

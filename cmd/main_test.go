@@ -89,12 +89,13 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // page NAME writes the commands of a page of docs to page.sh, and its Python program to the file
-// that its first line names.
+// that its first line names. What is from Python has a test of its own.
 func page(ts *testscript.TestScript, neg bool, args []string) {
 	text, err := os.ReadFile(filepath.Join("../docs", args[0]))
 	ts.Check(err)
+	shell, _, _ := strings.Cut(string(text), "\n## From Python\n")
 	commands := "set -ex\n"
-	for _, block := range regexp.MustCompile("(?s)```(sh|python)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, block := range regexp.MustCompile("(?s)```(sh|python)\n(.*?)```").FindAllStringSubmatch(shell, -1) {
 		if block[1] == "sh" {
 			commands += block[2]
 			continue

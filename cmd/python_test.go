@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPython runs the code of docs/python.md from top to bottom, with the module onering and this
+// TestPython runs the code of docs/start.md from Python, with the module onering and this
 // test binary as the program.
 func TestPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
@@ -19,12 +19,13 @@ func TestPython(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("there is no ONNX Runtime library here")
 	}
-	page, err := os.ReadFile("../docs/python.md")
+	page, err := os.ReadFile("../docs/start.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, fromPython, _ := strings.Cut(string(page), "\n## From Python\n")
 	var code strings.Builder
-	for _, block := range regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+	for _, block := range regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(fromPython, -1) {
 		code.WriteString(block[1])
 	}
 	if strings.Count(code.String(), "onering.train") < 2 {

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-var updatePeers = flag.Bool("update-peers", false, "write the run files of docs/from-trl.md and docs/from-verl.md")
+var updatePeers = flag.Bool("update-peers", false, "write the run files of docs/trl-and-verl.md")
 
-// TestPeersPages: the run file on each page is what onering import makes of the config on it, and
-// each setting that the page's table names exists.
-func TestPeersPages(t *testing.T) {
+// TestPeersPage: each run file on the page is what onering import makes of the config before it, and
+// each setting that the tables name exists.
+func TestPeersPage(t *testing.T) {
 	settings, err := os.ReadFile("../docs/settings.md")
 	if err != nil {
 		t.Fatal(err)
@@ -25,15 +25,18 @@ func TestPeersPages(t *testing.T) {
 	known := string(settings) + string(objectives)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```(.*?)```toml\n(.*?)```")
 	key := regexp.MustCompile("`((?:[a-z]+\\.)?[a-z_]+)(?: = [^`]*)?`")
+	const path = "../docs/trl-and-verl.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
 	for _, peer := range []string{"trl", "verl"} {
-		path := "../docs/from-" + peer + ".md"
-		page, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := blocks.FindStringSubmatch(string(page))
+		_, part, _ := strings.Cut(page, "\n## "+strings.Replace(peer, "trl", "TRL", 1)+"\n")
+		part, _, _ = strings.Cut(part, "\n## ")
+		m := blocks.FindStringSubmatch(part)
 		if m == nil {
-			t.Fatalf("%s has not a yaml and a toml block", path)
+			t.Fatalf("%s has not a yaml and a toml block for %s", path, peer)
 		}
 		file := filepath.Join(t.TempDir(), "grpo.yaml")
 		if err := os.WriteFile(file, []byte(m[1]), 0o644); err != nil {
@@ -41,13 +44,14 @@ func TestPeersPages(t *testing.T) {
 		}
 		got := commandLine(t, "", "import", peer, file)
 		if *updatePeers {
-			if err := os.WriteFile(path, []byte(strings.Replace(string(page), "```toml\n"+m[3], "```toml\n"+got, 1)), 0o644); err != nil {
+			page = strings.Replace(page, "```toml\n"+m[3], "```toml\n"+got, 1)
+			if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		} else if got != m[3] {
-			t.Errorf("%s has another run file: go test ./cmd -run TestPeersPages -update-peers\n%s", path, got)
+			t.Errorf("%s has another run file: go test ./cmd -run TestPeersPage -update-peers\n%s", path, got)
 		}
-		_, table, _ := strings.Cut(string(page), "| here |")
+		_, table, _ := strings.Cut(part, "| here |")
 		for row := range strings.Lines(table) {
 			cells := strings.Split(row, "|")
 			if len(cells) < 4 {
