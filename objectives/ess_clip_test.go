@@ -27,10 +27,10 @@ func TestESSOverP(t *testing.T) {
 				for j := range x.LogProb {
 					x.LogProb[j] = spread * r.NormFloat64()
 				}
-				z := make([]float64, tokens)
-				clip.Apply(z, x, 0.1)
+				var c objectives.ClippedLogRatios
+				c.Read(clip, x, 0.1)
 				for j := range ess {
-					ess[j] += means.ESS(z, most*float64(j)/points) / responses
+					ess[j] += means.ESS(c.Z, most*float64(j)/points) / responses
 				}
 			}
 			if k == 0 {

@@ -2,6 +2,7 @@ package objectives
 
 import (
 	"math"
+	"slices"
 )
 
 // LogClip clips token log-ratios d in the log domain, as gmpo and pmpo do.
@@ -14,8 +15,16 @@ type LogClip struct {
 	ClipForm string `toml:"clip_form" needs:"clip_mode=token" choice:"pessimistic printed"`
 }
 
-// Apply sets z[j] to the clipped log-ratio of token j of t and returns how many
-// tokens were cut; a cut token passes no gradient on.
+// ClippedLogRatios are the log-ratios of one response after a clip; the zero value is ready for Read, which may be called
+// again for the next response.
+type ClippedLogRatios struct {
+	Z []float64
+	// Cut is the number of tokens that the clip cut; a cut token passes no gradient on. Saturated is the number of
+	// tokens with |d| above the threshold given to Read.
+	Cut, Saturated int
+}
+
+// Read replaces the contents by the log-ratios of t, clipped by clip:
 //
 //	token        z = min(d, c) for A >= 0, max(d, -c) for A < 0 (pessimistic, D4, D5);
 //	             the printed form exchanges the sides
@@ -23,34 +32,36 @@ type LogClip struct {
 //	             -c/n and every token counts as cut (D13). Always pessimistic
 //	none         z = d
 //
-// It also returns how many |d| exceed eps, clipped or not (D10).
-func (o LogClip) Apply(z []float64, t Trajectory, eps float64) (cut, saturated int) {
+// Tokens with |d| > eps, clipped or not, count as saturated (D10).
+func (c *ClippedLogRatios) Read(clip LogClip, t Trajectory, eps float64) {
 	lo, hi := math.Inf(-1), math.Inf(1)
-	if o.ClipMode == "token" {
-		if (t.Advantage >= 0) == (o.ClipForm == "pessimistic") {
-			hi = o.Clip
+	if clip.ClipMode == "token" {
+		if (t.Advantage >= 0) == (clip.ClipForm == "pessimistic") {
+			hi = clip.Clip
 		} else {
-			lo = -o.Clip
+			lo = -clip.Clip
 		}
 	}
-	cut, saturated, sum := clampLogRatios(z, t, lo, hi, eps)
-	if o.ClipMode == "sequence" {
-		if each := o.sequence(sum, t.Advantage); each != sum {
-			for j := range z {
-				z[j] = each / float64(len(z))
-			}
-			cut = len(z)
-		}
+	sum := c.ReadWithin(t, lo, hi, eps)
+	most := max(sum, -clip.Clip)
+	if t.Advantage >= 0 {
+		most = min(sum, clip.Clip)
 	}
-	return cut, saturated
+	if clip.ClipMode == "sequence" && most != sum {
+		for j := range c.Z {
+			c.Z[j] = most / float64(len(c.Z))
+		}
+		c.Cut = len(c.Z)
+	}
 }
 
-// clampLogRatios sets z[j] to the log-ratio of token j of t, clamped to [lo, hi]. It returns
-// how many log-ratios lay outside, how many exceed eps in size, and the unclamped sum.
-func clampLogRatios(z []float64, t Trajectory, lo, hi, eps float64) (cut, saturated int, sum float64) {
-	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
-	for j := range z {
-		d := logp[j] - old[j]
+// ReadWithin replaces the contents by the log-ratios of t, clamped to [lo, hi], and returns their sum before that.
+func (c *ClippedLogRatios) ReadWithin(t Trajectory, lo, hi, eps float64) (sum float64) {
+	n := len(t.LogProb)
+	z, old := slices.Grow(c.Z[:0], n)[:n], t.OldLogProb[:n]
+	cut, saturated := 0, 0
+	for j, logp := range t.LogProb {
+		d := logp - old[j]
 		sum += d
 		if math.Abs(d) > eps {
 			saturated++
@@ -64,13 +75,22 @@ func clampLogRatios(z []float64, t Trajectory, lo, hi, eps float64) (cut, satura
 		}
 		z[j] = d
 	}
-	return cut, saturated, sum
+	c.Z, c.Cut, c.Saturated = z, cut, saturated
+	return sum
 }
 
-// sequence clips the sum of a response's log-ratios.
-func (o LogClip) sequence(sum, advantage float64) float64 {
-	if advantage >= 0 {
-		return min(sum, o.Clip)
+// Gate zeroes the elements of w whose token was cut when the log-ratios of t were read.
+func (c *ClippedLogRatios) Gate(w []float64, t Trajectory) {
+	switch c.Cut {
+	case 0:
+		return
+	case len(c.Z):
+		clear(w)
+		return
 	}
-	return max(sum, -o.Clip)
+	for j := range w {
+		if c.Z[j] != t.LogProb[j]-t.OldLogProb[j] {
+			w[j] = 0
+		}
+	}
 }

@@ -44,20 +44,20 @@ func TestClipSides(t *testing.T) {
 	} {
 		clip := objectives.LogClip{Clip: 0.4, ClipMode: c.mode, ClipForm: c.form}
 		x := objectives.Trajectory{Advantage: c.advantage, LogProb: []float64{-1, 0.1, 1}, OldLogProb: []float64{0, 0, 0}}
-		z := make([]float64, 3)
-		cut, saturated := clip.Apply(z, x, 0.1)
-		if !slices.Equal(z, c.want) || cut != c.cut || saturated != 2 {
-			t.Errorf("%s, %s, advantage %v: z = %v, %d cut, %d saturated, want %v, %d and 2", c.mode, c.form, c.advantage, z, cut, saturated, c.want, c.cut)
+		var got objectives.ClippedLogRatios
+		got.Read(clip, x, 0.1)
+		if !slices.Equal(got.Z, c.want) || got.Cut != c.cut || got.Saturated != 2 {
+			t.Errorf("%s, %s, advantage %v: %+v, want %v, %d and 2", c.mode, c.form, c.advantage, got, c.want, c.cut)
 		}
 	}
 	for advantage, sums := range map[float64][]float64{1: {-0.9, 0.4, 0.5}, 0: {-0.9, 0.4, 0.5}, -1: {-0.5, -0.4, 0.9}} {
 		for _, sum := range sums {
 			clip := objectives.LogClip{Clip: 0.4, ClipMode: "sequence", ClipForm: "pessimistic"}
-			z := make([]float64, 1)
-			cut, _ := clip.Apply(z, objectives.Trajectory{Advantage: advantage, LogProb: []float64{sum}, OldLogProb: []float64{0}}, 1)
+			var got objectives.ClippedLogRatios
+			got.Read(clip, objectives.Trajectory{Advantage: advantage, LogProb: []float64{sum}, OldLogProb: []float64{0}}, 1)
 			over := advantage >= 0 && sum > 0.4 || advantage < 0 && sum < -0.4
-			if (cut == 1) != over || !over && z[0] != sum {
-				t.Errorf("sequence of sum %v, advantage %v: z = %v, %d cut", sum, advantage, z, cut)
+			if (got.Cut == 1) != over || !over && got.Z[0] != sum {
+				t.Errorf("sequence of sum %v, advantage %v: %+v", sum, advantage, got)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package objectives
 
 import (
 	"math"
-	"sync"
 
 	"onering/objectives/means"
 )
@@ -107,60 +106,4 @@ func (o ClippedMean) LogMean(z []float64, p float64, g []float64) float64 {
 		return l + math.Log(n)
 	}
 	return l
-}
-
-// ClippedLogRatios are the log-ratios of one response after the clip.
-type ClippedLogRatios struct {
-	Z []float64
-	// Cut is the number of tokens that the clip cut. Saturated is the number of
-	// tokens with |d| above the threshold given to Read.
-	Cut, Saturated int
-}
-
-// clippedBuffers keeps buffers for reuse, so that no response needs an allocation.
-var clippedBuffers = sync.Pool{New: func() any { return new(ClippedLogRatios) }}
-
-// BorrowClipped returns a buffer for the log-ratios of one response at a time.
-// Return it with Release.
-func BorrowClipped() *ClippedLogRatios { return clippedBuffers.Get().(*ClippedLogRatios) }
-
-// Release returns a borrowed buffer. Its contents must not be used afterwards.
-func (c *ClippedLogRatios) Release() { clippedBuffers.Put(c) }
-
-// Read replaces the contents by the log-ratios of t, clipped by clip. Tokens with
-// |d| > eps count as saturated (D10).
-func (c *ClippedLogRatios) Read(clip LogClip, t Trajectory, eps float64) {
-	c.resize(t)
-	c.Cut, c.Saturated = clip.Apply(c.Z, t, eps)
-}
-
-// ReadWithin replaces the contents by the log-ratios of t, clamped to [lo, hi].
-func (c *ClippedLogRatios) ReadWithin(t Trajectory, lo, hi float64) {
-	c.resize(t)
-	c.Cut, c.Saturated, _ = clampLogRatios(c.Z, t, lo, hi, math.Inf(1))
-}
-
-// resize makes room for the tokens of t.
-func (c *ClippedLogRatios) resize(t Trajectory) {
-	n := len(t.LogProb)
-	if cap(c.Z) < n {
-		c.Z = make([]float64, n)
-	}
-	c.Z = c.Z[:n]
-}
-
-// Gate zeroes the elements of w whose token was cut when the log-ratios of t were read.
-func (c *ClippedLogRatios) Gate(w []float64, t Trajectory) {
-	switch c.Cut {
-	case 0:
-		return
-	case len(c.Z):
-		clear(w)
-		return
-	}
-	for j := range w {
-		if c.Z[j] != t.LogProb[j]-t.OldLogProb[j] {
-			w[j] = 0
-		}
-	}
 }

@@ -54,17 +54,17 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 		for j, d := range delta {
 			x.LogProb[j] = float64(d)
 		}
-		z := make([]float64, n)
-		_, beyond := clip.Apply(z, x, eps)
+		var c objectives.ClippedLogRatios
+		c.Read(clip, x, eps)
 		sign := 0
 		if l.Advantage < 0 {
 			sign = 1
 		}
 		t.n[sign]++
-		f, least := float64(beyond)/float64(n), 1/float64(n)
+		f, least := float64(c.Saturated)/float64(n), 1/float64(n)
 		t.target[sign] += least + f*(1-least)
 		for k := range t.ess[sign] {
-			t.ess[sign][k] += means.ESS(z, t.maxP*float64(k)/exponentSteps)
+			t.ess[sign][k] += means.ESS(c.Z, t.maxP*float64(k)/exponentSteps)
 		}
 	}
 }

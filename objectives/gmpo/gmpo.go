@@ -51,8 +51,7 @@ func (o *gmpo) logRatio(z, g []float64) float64 {
 
 // Loss implements objectives.Objective; nothing is detached.
 func (o *gmpo) Loss(b, _ objectives.Batch) float64 {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	return o.SequenceLoss(b, func(i int) float64 {
 		c.Read(o.LogClip, b.Trajectories[i], 0)
 		return math.Exp(o.logRatio(c.Z, nil))
@@ -61,8 +60,7 @@ func (o *gmpo) Loss(b, _ objectives.Batch) float64 {
 
 // Weights implements objectives.Objective.
 func (o *gmpo) Weights(b objectives.Batch, w [][]float64) {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
 		c.Read(o.LogClip, b.Trajectories[i], 0)
 		l := o.logRatio(c.Z, g)
@@ -73,8 +71,7 @@ func (o *gmpo) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *gmpo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
 		c.Read(o.LogClip, t, 0)

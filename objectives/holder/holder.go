@@ -92,7 +92,7 @@ func (o *holder) read(c *objectives.ClippedLogRatios, t objectives.Trajectory) {
 	case o.ClipMode == "token":
 		lo = math.Log1p(-o.ClipLow)
 	}
-	c.ReadWithin(t, lo, hi)
+	c.ReadWithin(t, lo, hi, math.Inf(1))
 }
 
 // bound returns the ratio e^l after clipping the mean, and whether the clip cut it.
@@ -108,8 +108,7 @@ func (o *holder) Validate() error { return errors.Join(o.SequenceRatio.Validate(
 
 // Loss implements objectives.Objective; nothing is detached.
 func (o *holder) Loss(b, _ objectives.Batch) float64 {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	p := o.exponent(b)
 	return o.SequenceLoss(b, func(i int) float64 {
 		o.read(c, b.Trajectories[i])
@@ -120,8 +119,7 @@ func (o *holder) Loss(b, _ objectives.Batch) float64 {
 
 // Weights implements objectives.Objective.
 func (o *holder) Weights(b objectives.Batch, w [][]float64) {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	p := o.exponent(b)
 	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
 		t := b.Trajectories[i]
@@ -137,8 +135,7 @@ func (o *holder) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser: log_ratio is the mean before the clip.
 func (o *holder) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	p := o.exponent(b)
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {

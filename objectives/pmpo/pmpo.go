@@ -154,8 +154,7 @@ func (o *PMPO) WeighsApart() bool { return o.PRule != "entropy" && o.Shared.Weig
 
 // Loss implements objectives.Objective; the exponents are computed from at.
 func (o *PMPO) Loss(b, at objectives.Batch) float64 {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	rule := o.rule(at)
 	return o.SequenceLoss(b, func(i int) float64 {
 		c.Read(o.LogClip, at.Trajectories[i], o.EpsESS)
@@ -167,8 +166,7 @@ func (o *PMPO) Loss(b, at objectives.Batch) float64 {
 
 // Weights implements objectives.Objective.
 func (o *PMPO) Weights(b objectives.Batch, w [][]float64) {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	rule := o.rule(b)
 	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
 		t := b.Trajectories[i]
@@ -181,8 +179,7 @@ func (o *PMPO) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *PMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	c := objectives.BorrowClipped()
-	defer c.Release()
+	c := new(objectives.ClippedLogRatios)
 	rule := o.rule(b)
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
