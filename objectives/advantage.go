@@ -15,7 +15,7 @@ func Advantages(o Objective, groups [][]Trajectory) [][]float64 {
 	case RoundAdvantager:
 		return o.RoundAdvantages(groups)
 	}
-	return byGroup(groups, byReward(Centered))
+	return byGroup(groups, centeredRewards)
 }
 
 // byGroup applies a rule to each group.
@@ -27,10 +27,8 @@ func byGroup(groups [][]Trajectory, rule func([]Trajectory) []float64) [][]float
 	return all
 }
 
-// byReward applies a rule that uses only rewards.
-func byReward(rule func(rewards []float64) []float64) func([]Trajectory) []float64 {
-	return func(group []Trajectory) []float64 { return rule(Rewards(group)) }
-}
+// centeredRewards returns Centered of the rewards of a group.
+func centeredRewards(group []Trajectory) []float64 { return Centered(Rewards(group)) }
 
 // Rewards returns the rewards of a group.
 func Rewards(group []Trajectory) []float64 {
@@ -103,37 +101,6 @@ func Centered(rewards []float64) []float64 {
 	m := mean(rewards)
 	for i, r := range rewards {
 		a[i] = r - m
-	}
-	return a
-}
-
-// standardized returns (R - mean) / (std + eps), with the sample standard
-// deviation (divisor K-1) or the population's (D2). Equal rewards and a group of
-// one give exact zeros.
-func standardized(rewards []float64, eps float64, population bool) []float64 {
-	a := Centered(rewards)
-	if allEqual(rewards) {
-		return a
-	}
-	divisor := float64(len(a))
-	if !population {
-		divisor--
-	}
-	std := means.Root(a, nil, divisor)
-	for i := range a {
-		a[i] /= std + eps
-	}
-	return a
-}
-
-// leaveOneOut returns each reward minus the mean of the others (D3, RLOO), which
-// is K/(K-1) times Centered. A group of one gives 0.
-func leaveOneOut(rewards []float64) []float64 {
-	a := Centered(rewards)
-	if k := float64(len(a)); k > 1 {
-		for i := range a {
-			a[i] *= k / (k - 1)
-		}
 	}
 	return a
 }

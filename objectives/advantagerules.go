@@ -24,7 +24,7 @@ func RegisterRule(r AdvantageRule) { rules = append(rules, r) }
 var rules = []AdvantageRule{
 	{Name: "centered", Group: Shared.centered},
 	{Name: "standardized", Group: func(s Shared, group []Trajectory) []float64 { return s.Standardize(Rewards(group)) }},
-	{Name: "rloo", Group: func(_ Shared, group []Trajectory) []float64 { return leaveOneOut(Rewards(group)) }},
+	{Name: "rloo", Group: func(_ Shared, group []Trajectory) []float64 { return leaveOneOut(group) }},
 	{Name: "opo", Group: func(_ Shared, group []Trajectory) []float64 { return lengthWeighted(group) }},
 	{Name: "maxrl", Group: func(s Shared, group []Trajectory) []float64 {
 		s.AdvantagePower, s.AdvantageShift = 1, 0
@@ -38,7 +38,7 @@ var rules = []AdvantageRule{
 		return whitened(groups, byGroup(groups, Rewards), s.AdvantageEps)
 	}, Exempt: "rewards are compared with those of the whole round"},
 	{Name: "reinforce++-baseline", Round: func(s Shared, groups [][]Trajectory) [][]float64 {
-		return whitened(groups, byGroup(groups, byReward(Centered)), s.AdvantageEps)
+		return whitened(groups, byGroup(groups, centeredRewards), s.AdvantageEps)
 	}, Exempt: "the mean over the tokens of the round is subtracted, which is not 0 where lengths go with rewards"},
 }
 
@@ -56,16 +56,41 @@ func advantageRules() []string {
 	return names
 }
 
-// Standardize returns (R - mean)/(std + advantage_eps) of the rewards of a group (D2).
+// Standardize returns (R - mean)/(std + advantage_eps) of the rewards of a group, with the sample standard deviation
+// (divisor K-1) or the population's (D2). Equal rewards and a group of one give exact zeros.
 func (s Shared) Standardize(rewards []float64) []float64 {
-	return standardized(rewards, s.AdvantageEps, s.AdvantageStd == "population")
+	a := Centered(rewards)
+	if allEqual(rewards) {
+		return a
+	}
+	divisor := float64(len(a))
+	if s.AdvantageStd != "population" {
+		divisor--
+	}
+	std := means.Root(a, nil, divisor)
+	for i := range a {
+		a[i] /= std + s.AdvantageEps
+	}
+	return a
+}
+
+// leaveOneOut returns each reward minus the mean of the others (D3, RLOO), which
+// is K/(K-1) times Centered. A group of one gives 0.
+func leaveOneOut(group []Trajectory) []float64 {
+	a := centeredRewards(group)
+	if k := float64(len(a)); k > 1 {
+		for i := range a {
+			a[i] *= k / (k - 1)
+		}
+	}
+	return a
 }
 
 // centered returns (R - mean)/mean^advantage_power - advantage_shift (Tsallis, arXiv:2604.25907, D72; asymre, D71); 0
 // for a mean that is not positive where there is a power, and without the shift for a group of one. A power of 1 is
 // MaxRL's advantage (arXiv:2602.02710, D27), for rewards that are not negative.
 func (s Shared) centered(group []Trajectory) []float64 {
-	a, m := Centered(Rewards(group)), mean(Rewards(group))
+	a, m := centeredRewards(group), mean(Rewards(group))
 	for i := range a {
 		switch {
 		case s.AdvantagePower != 0 && m > 0:
@@ -116,7 +141,7 @@ func overGreedy(group []Trajectory) []float64 {
 // standard deviation of the rewards of the round plus eps (TRL's scale_rewards =
 // "batch", Lite PPO arXiv:2508.08221, D28).
 func (s Shared) roundScaled(groups [][]Trajectory) [][]float64 {
-	all := byGroup(groups, byReward(Centered))
+	all := byGroup(groups, centeredRewards)
 	var rewards []float64
 	for _, group := range groups {
 		rewards = append(rewards, Rewards(group)...)

@@ -40,11 +40,8 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (result Resul
 		return Result{}, fmt.Errorf("objectives: %w", err)
 	}
 	b := Batch{Step: step, Steps: steps}
-	if err := cmp.Or(checkGreedy(o, groups), checkComponents(groups)); err != nil {
-		return Result{}, err
-	}
 	// kl_reward reads log-probs before the advantages, which are checked later, exist
-	if err := checkGroups(o, groups); err != nil {
+	if err := cmp.Or(checkGroups(o, groups), checkComponents(groups)); err != nil {
 		return Result{}, err
 	}
 	for g := range groups {
@@ -134,22 +131,6 @@ func farthest(groups [][]Trajectory, reference bool) string {
 		}
 	}
 	return text
-}
-
-// checkGreedy refuses groups without the reward of a greedy response that o needs.
-func checkGreedy(o Objective, groups [][]Trajectory) error {
-	needed := NeedsOf(o).Greedy
-	for g, group := range groups {
-		for k, t := range group {
-			switch {
-			case t.Greedy == nil && needed:
-				return fmt.Errorf("objectives: group %d, response %d: its reward is compared with that of a greedy response, which is missing", g, k)
-			case t.Greedy != nil && !finite(t.Greedy.Reward):
-				return fmt.Errorf("objectives: group %d, response %d: the greedy response's reward is %v, which is not a finite number", g, k, t.Greedy.Reward)
-			}
-		}
-	}
-	return nil
 }
 
 // checkComponents refuses groups in which a part of the reward has several weights: a

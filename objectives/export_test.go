@@ -1,7 +1,4 @@
 package objectives
 
-// These are the rules of advantages, and their names.
-var (
-	Standardized, LeaveOneOut = standardized, leaveOneOut
-	AdvantageRules            = advantageRules
-)
+// AdvantageRules returns the names of the rules of advantages.
+var AdvantageRules = advantageRules

@@ -342,14 +342,17 @@ func (t Trajectory) check(needs Needs) error {
 			}
 		}
 	}
-	if t.IDs != nil && len(t.IDs) != n {
+	switch {
+	case t.IDs != nil && len(t.IDs) != n:
 		return fmt.Errorf("%d ids for %d response tokens", len(t.IDs), n)
-	}
-	if needs.Whole && t.TokenAdvantage != nil {
+	case needs.Whole && t.TokenAdvantage != nil:
 		return errors.New(`token advantages are given, but ` + oneAdvantage)
-	}
-	if needs.States && n > 0 && len(t.Turns) == 0 {
-		return fmt.Errorf("no turns, whose states and rewards advantage = \"gigpo\" compares")
+	case needs.States && n > 0 && len(t.Turns) == 0:
+		return errors.New(`no turns, whose states and rewards advantage = "gigpo" compares`)
+	case needs.Greedy && t.Greedy == nil:
+		return errors.New("its reward is compared with that of a greedy response, which is missing")
+	case t.Greedy != nil && !finite(t.Greedy.Reward):
+		return fmt.Errorf("the greedy response's reward is %v, which is not a finite number", t.Greedy.Reward)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Components)) {
 		if c := t.Components[name]; !finite(c.Value) || !finite(c.Weight) {

@@ -202,6 +202,15 @@ func TestWeightSum(t *testing.T) {
 	})
 }
 
+// advantages returns those of a rule for the rewards of a group.
+func advantages(rule, std string, rewards []float64) []float64 {
+	group := make([]objectives.Trajectory, len(rewards))
+	for i, r := range rewards {
+		group[i].Reward = r
+	}
+	return objectives.Shared{Advantage: rule, AdvantageStd: std}.RoundAdvantages([][]objectives.Trajectory{group})[0]
+}
+
 // TestScaleInvariance: centered advantages are linear in the rewards, and weights in the
 // advantages; standardized advantages do not depend on the rewards' scale or offset.
 func TestScaleInvariance(t *testing.T) {
@@ -218,7 +227,7 @@ func TestScaleInvariance(t *testing.T) {
 		sum := 0.0
 		for name, a := range map[string][2][]float64{
 			"centered": {objectives.Centered(rewards), objectives.Centered(moved)},
-			"rloo":     {objectives.LeaveOneOut(rewards), objectives.LeaveOneOut(moved)},
+			"rloo":     {advantages("rloo", "sample", rewards), advantages("rloo", "sample", moved)},
 		} {
 			for i := range rewards {
 				sum += a[0][i]
@@ -230,8 +239,8 @@ func TestScaleInvariance(t *testing.T) {
 		if math.Abs(sum) > 1e-12 {
 			rt.Fatalf("advantages sum to %v", sum)
 		}
-		for _, population := range []bool{false, true} {
-			a, b := objectives.Standardized(rewards, 0, population), objectives.Standardized(moved, 0, population)
+		for divisor, std := range map[int]string{n - 1: "sample", n: "population"} {
+			a, b := advantages("standardized", std, rewards), advantages("standardized", std, moved)
 			squares := 0.0
 			for i := range a {
 				squares += a[i] * a[i]
@@ -239,12 +248,8 @@ func TestScaleInvariance(t *testing.T) {
 					rt.Fatalf("standardized: %v and %v", a[i], b[i])
 				}
 			}
-			want := float64(n)
-			if !population {
-				want--
-			}
-			if math.Abs(squares-want) > 1e-9 {
-				rt.Fatalf("standardized: squares sum to %v, want %v", squares, want)
+			if math.Abs(squares-float64(divisor)) > 1e-9 {
+				rt.Fatalf("standardized, %s: squares sum to %v, want %v", std, squares, divisor)
 			}
 		}
 

@@ -51,7 +51,6 @@ func (b Batch) Summarize(w [][]float64, d []Diagnostics) []Stat {
 		sorted = append(sorted[:0], w[i]...)
 		byResponse[i] = gradientShares(sorted)
 	}
-	deltas, logRatios := logRatios(b)
 	var stats []Stat
 	for _, part := range []struct {
 		suffix string
@@ -72,7 +71,7 @@ func (b Batch) Summarize(w [][]float64, d []Diagnostics) []Stat {
 				stats = append(stats, Stat{s.name + part.suffix, s.over(d, of)})
 			}
 		}
-		stats = append(stats, drift(deltas, logRatios, of, part.suffix)...)
+		stats = append(stats, b.drift(of, part.suffix)...)
 		if slices.ContainsFunc(b.Trajectories, func(t Trajectory) bool { return t.RefLogProb != nil }) {
 			stats = append(stats, Stat{"kl" + part.suffix, mean(divergences(b, of))})
 		}
@@ -128,26 +127,16 @@ func atPMax(d *Diagnostics) *float64 {
 	return new(0.0)
 }
 
-// logRatios returns LogProb minus OldLogProb by trajectory and token, and the mean
-// of each trajectory (NaN if it is empty).
-func logRatios(b Batch) (deltas [][]float64, means []float64) {
-	deltas, means = b.Zeros(), make([]float64, len(b.Trajectories))
-	for i, t := range b.Trajectories {
-		for j := range t.LogProb {
-			deltas[i][j] = t.LogProb[j] - t.OldLogProb[j]
-		}
-		means[i] = mean(deltas[i])
-	}
-	return deltas, means
-}
-
 // drift returns figures of how far the policy has moved from the one that sampled the
 // responses in of.
-func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []Stat {
+func (b Batch) drift(of []int, suffix string) []Stat {
 	var tokens, responses []float64
 	for _, i := range of {
-		tokens = append(tokens, deltas[i]...)
-		responses = append(responses, logRatios[i])
+		t := &b.Trajectories[i]
+		for j, logp := range t.LogProb {
+			tokens = append(tokens, logp-t.OldLogProb[j])
+		}
+		responses = append(responses, t.MeanLogRatio())
 	}
 	least, most := extremes(responses)
 	lowest, highest := extremes(tokens)
