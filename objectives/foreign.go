@@ -10,6 +10,8 @@ import (
 // foreign are masks for rollouts of a policy that was not quite the old one, such as another program's. With
 // y = OldLogProb - SampleLogProb of a token, or its sum over the response, they scale the gradient as masks do.
 type foreign struct {
+	// ImportanceCap is the largest weight, min(exp(OldLogProb - SampleLogProb), cap). 0 (default) is none.
+	ImportanceCap float64 `toml:"importance_cap" range:"[0,)"`
 	// Importance multiplies by e^y, put into [ImportanceFloor, importance_cap] (truncate), or 0 outside (mask; D58). A
 	// cap alone is token-truncate; a cap of 0 is none.
 	Importance      string  `toml:"importance" choice:"none token-truncate token-mask sequence-truncate sequence-mask"`
@@ -22,9 +24,9 @@ type foreign struct {
 	RejectHigh   float64 `toml:"reject_high" needs:"reject!=none" range:"[0,)"`
 }
 
-// scale multiplies the factors of t's tokens; most is importance_cap.
-func (m foreign) scale(t *Trajectory, most float64, factors []float64) {
-	if m.Importance == "none" && most != 0 {
+// scale multiplies the factors of t's tokens.
+func (m foreign) scale(t *Trajectory, factors []float64) {
+	if m.Importance == "none" && m.ImportanceCap != 0 {
 		m.Importance = "token-truncate"
 	}
 	if m.Importance == "none" && m.Reject == "none" {
@@ -34,7 +36,7 @@ func (m foreign) scale(t *Trajectory, most float64, factors []float64) {
 	for j, sampled := range t.SampledLogProb() {
 		y[j] = t.OldLogProb[j] - sampled
 	}
-	m.weigh(y, most, f)
+	m.weigh(y, f)
 	m.reject(y, f)
 	for j := range factors {
 		factors[j] *= f[j]
@@ -45,20 +47,20 @@ func (m foreign) scale(t *Trajectory, most float64, factors []float64) {
 const neverRejects = 1e300
 
 // check refuses bounds that leave nothing, or all.
-func (m foreign) check(most float64) error {
+func (m foreign) check() error {
 	switch {
 	case m.Reject == "k1" && m.RejectLow > m.RejectHigh:
 		return &SettingError{Key: "reject_low", Value: m.RejectLow, Remedy: "must be at most reject_high"}
 	case m.Reject != "none" && m.RejectLow == 0 && m.RejectHigh == neverRejects:
 		return &SettingError{Key: "reject", Value: m.Reject, Remedy: "must be none, or go with reject_high, or reject_low for k1: nothing is rejected"}
-	case m.Importance != "none" && most != 0 && m.ImportanceFloor > most:
+	case m.Importance != "none" && m.ImportanceCap != 0 && m.ImportanceFloor > m.ImportanceCap:
 		return &SettingError{Key: "importance_floor", Value: m.ImportanceFloor, Remedy: "must be at most importance_cap"}
 	}
 	return nil
 }
 
 // weigh sets f to the importance weights.
-func (m foreign) weigh(y []float64, most float64, f []float64) {
+func (m foreign) weigh(y, f []float64) {
 	of, how, _ := strings.Cut(m.Importance, "-")
 	sum := reduce("sum", y)
 	for j, x := range y {
@@ -66,7 +68,7 @@ func (m foreign) weigh(y []float64, most float64, f []float64) {
 			x = sum
 		}
 		f[j] = math.Exp(x)
-		switch bounded := max(m.ImportanceFloor, min(f[j], cmp.Or(most, math.Inf(1)))); {
+		switch bounded := max(m.ImportanceFloor, min(f[j], cmp.Or(m.ImportanceCap, math.Inf(1)))); {
 		case how == "":
 			f[j] = 1
 		case how == "truncate":

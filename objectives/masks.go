@@ -27,9 +27,6 @@ type masks struct {
 	// KLCovBeta |d|. Default 0 (off), 1.
 	KLCov     float64 `toml:"kl_cov" range:"[0,1]"`
 	KLCovBeta float64 `toml:"kl_cov_beta" needs:"kl_cov!=0" range:"[0,)"`
-	// ImportanceCap is the cap of the factor min(exp(OldLogProb - SampleLogProb), cap). 0
-	// (default) is off.
-	ImportanceCap float64 `toml:"importance_cap" range:"[0,)"`
 	foreign
 }
 
@@ -48,7 +45,7 @@ func (m masks) Mask(b Batch) [][]float64 {
 		for j := range factors[i] {
 			factors[i][j] = kept
 		}
-		m.scale(t, m.ImportanceCap, factors[i])
+		m.scale(t, factors[i])
 	}
 	if m.TopEntropy > 0 && m.TopEntropy < 1 {
 		least := Quantile(allTokens(b, func(t *Trajectory, j int) float64 { return t.Entropy[j] }), 1-m.TopEntropy)

@@ -112,7 +112,7 @@ func (s Shared) Validate() error {
 	case s.KLGradient == "unbiased" && (s.KLForm != "k3" || s.KLCap != 0):
 		return &SettingError{Key: "kl_gradient", Value: s.KLGradient, Remedy: `must be own or k2: unbiased goes with kl_form = "k3" and kl_cap = 0`}
 	}
-	return s.check(s.ImportanceCap)
+	return s.check()
 }
 
 // NeedsGreedy says that the advantage is ReMax's.

@@ -3,10 +3,10 @@ package pmpo
 import (
 	"bytes"
 	"errors"
-	"math"
 
 	"onering/internal/strict"
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // moments are the mean and the variance of a batch's lengths or entropies, or
@@ -42,11 +42,7 @@ func (o *PMPO) statistic(t objectives.Trajectory) float64 {
 	if o.PRule == "length" {
 		return float64(len(t.LogProb))
 	}
-	sum := 0.0
-	for _, h := range t.Entropy {
-		sum += h
-	}
-	return sum / float64(len(t.Entropy))
+	return means.Mean(t.Entropy, nil)
 }
 
 // measure returns the mean and the population variance of the statistic over the
@@ -56,22 +52,14 @@ func (o *PMPO) measure(b objectives.Batch) (m moments, ok bool) {
 	if o.PRule != "length" && o.PRule != "entropy" {
 		return m, false
 	}
-	n := 0.0
+	all := make([]float64, 0, len(b.Trajectories))
 	for _, t := range b.Trajectories {
 		if len(t.LogProb) > 0 {
-			m.Mean += o.statistic(t)
-			n++
+			all = append(all, o.statistic(t))
 		}
 	}
-	if n == 0 {
+	if len(all) == 0 {
 		return m, false
 	}
-	m.Mean /= n
-	for _, t := range b.Trajectories {
-		if len(t.LogProb) > 0 {
-			m.Variance += math.Pow(o.statistic(t)-m.Mean, 2)
-		}
-	}
-	m.Variance /= n
-	return m, true
+	return moments{means.Mean(all, nil), means.Variance(all)}, true
 }
