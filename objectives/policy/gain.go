@@ -41,7 +41,8 @@ func (x *response) gains() {
 		if asked && bounded != r[j] {
 			x.cuts++
 			if slopes {
-				bounded = 0
+				g[j] = 0
+				continue
 			}
 		}
 		g[j] = a * bounded
