@@ -74,12 +74,12 @@ func (o *Policy) Loss(b, at objectives.Batch) float64 {
 	for i := range b.Trajectories {
 		t, c := &b.Trajectories[i], scales[i]
 		x.read(t, &at.Trajectories[i])
-		if x.alike && !x.detached && !x.draws {
-			loss -= c * float64(len(t.LogProb)) * x.g[0]
-		} else {
-			for _, v := range x.valued() {
-				loss -= c * v
-			}
+		v := x.valued()
+		if len(v) < len(t.LogProb) {
+			c *= float64(len(t.LogProb))
+		}
+		for _, v := range v {
+			loss -= c * v
 		}
 		loss += o.Penalty(*t, penalties[i])
 	}
@@ -97,10 +97,11 @@ func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 	for i, row := range w {
 		t, c := &b.Trajectories[i], -scales[i]
 		x.read(t, t)
-		if same, is := x.uniform(); is && !x.draws {
-			fill(row, same*c)
+		g := x.derivative(row)
+		if len(g) < len(row) {
+			fill(row, g[0]*c)
 		} else {
-			for j, g := range x.derivative(row)[:len(row)] {
+			for j, g := range g {
 				row[j] = g * c
 			}
 		}
@@ -278,8 +279,11 @@ func fill(x []float64, v float64) []float64 {
 	return x
 }
 
-// valued returns the v of each token, drift and pull included.
+// valued returns the v of each token, drift and pull included, or a single one that all tokens have.
 func (x *response) valued() []float64 {
+	if !x.detached && !x.draws {
+		return x.g
+	}
 	v := x.each()
 	if x.detached {
 		for j, logp := range x.t.LogProb {

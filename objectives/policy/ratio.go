@@ -221,25 +221,21 @@ func (p *parts) count(n int) float64 {
 	return float64(n)
 }
 
-// uniform returns the derivative of the sum of v by every log-prob of the response, if it is the same for all.
-func (x *response) uniform() (w float64, same bool) {
-	switch n := len(x.t.LogProb); {
-	case !x.alike || x.Gradient == "through" && (!x.linear || x.Inner != "none"):
-		return 0, false
-	case x.Gradient == "through":
-		return 1 / x.count(n) * (float64(n) * x.g[0]), true
-	}
-	return x.g[0], true
-}
-
-// derivative returns the derivatives of the sum of v by log-probs, drift and pull included, in w or in place of it:
-// through a mean, every ratio in whose scope a token is moves with it, but not through the inner clip.
+// derivative returns the derivatives of the sum of v by log-probs, drift and pull included, in w or in place of it, or a
+// single one that all log-probs have: through a mean, every ratio in whose scope a token is moves with it, but not through
+// the inner clip.
 func (x *response) derivative(w []float64) []float64 {
+	through := x.Gradient == "through" && x.Scope != "token" && len(w) > 0
 	switch {
-	case x.Gradient != "through" || x.Scope == "token" || len(w) == 0:
-		w = x.each()
-	default:
+	case x.alike && !x.draws && !through:
+		return x.g
+	case x.alike && !x.draws && x.linear && x.Inner == "none":
+		x.g[0] = 1 / x.count(len(w)) * (float64(len(w)) * x.g[0])
+		return x.g
+	case through:
 		x.through(w)
+	default:
+		w = x.each()
 	}
 	for j := 0; j < len(w) && x.Gradient == "through" && x.Inner != "none"; j++ {
 		if x.z[j] != x.t.LogProb[j]-x.t.OldLogProb[j] {
