@@ -64,24 +64,34 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, at int) (z, l []float64
 		return z, fill(l, sum/x.count(len(z)))
 	}
 	x.means = slices.Grow(x.means[:0], len(l))[:len(l)]
-	last, end := -1, -1
+	begin, end, least := -1, 0, 0.0
 	for j := range l {
 		from, to := x.span(j)
 		if t == x.at {
 			x.orders = append(x.orders, x.order)
 		}
+		same := from == begin && to == end
+		if from != begin || to < end { // a scope that grows keeps its sum and its least
+			begin, end, sum, least = from, from, 0, math.Inf(1)
+		}
+		for ; end < to; end++ {
+			sum, least = sum+z[end], min(least, z[end])
+		}
 		switch {
-		case from == last && to == end:
+		case same:
 			x.means[j], x.orders[j] = x.means[j-1], x.orders[j-1]
 		case from == to:
 			x.means[j] = 0
+		case x.linear:
+			x.means[j] = sum / x.count(to-from)
+		case x.Mean == "min":
+			x.means[j] = least
 		default:
 			if t == x.at && x.Mean == "ess" {
 				x.orders[j] = orderOf(t, z, from, to)
 			}
-			x.means[j] = x.mean(z[from:to], x.orders[j], nil)
+			x.means[j] = means.LogPowerMean(z[from:to], x.orders[j], nil)
 		}
-		last, end = from, to
 		switch x.WithToken {
 		case "no":
 			l[j] = x.means[j]
@@ -193,24 +203,17 @@ func orderOf(t *objectives.Trajectory, z []float64, from, to int) float64 {
 	return means.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}.Solve(z[from:to], 1/n+far/n*(1-1/n))
 }
 
-// mean returns log M of the ratios e^z. Unless soft is nil, it becomes the derivative by z.
-func (x *response) mean(z []float64, order float64, soft []float64) (log float64) {
-	switch {
+// soften sets x.soft to the derivative of the log of the mean of e^z over tokens from to to.
+func (x *response) soften(from, to int, order float64) {
+	switch z, soft := x.z[from:to], x.soft[from:to]; {
 	case x.linear:
-		for _, v := range z {
-			log += v
-		}
 		fill(soft, 1/x.count(len(z)))
-		return log / x.count(len(z))
 	case x.Mean == "min":
-		least := slices.Index(z, slices.Min(z))
 		clear(soft)
-		if soft != nil {
-			soft[least] = 1
-		}
-		return z[least]
+		soft[slices.Index(z, slices.Min(z))] = 1
+	default:
+		means.LogPowerMean(z, order, soft)
 	}
-	return means.LogPowerMean(z, order, soft)
 }
 
 // count returns by what the sum of n log-ratios is divided in a linear mean.
@@ -271,7 +274,7 @@ func (x *response) through(w []float64) {
 			sum *= float64(len(w))
 		}
 		if from < to && sum != 0 {
-			x.mean(x.z[from:to], order, x.soft[from:to])
+			x.soften(from, to, order)
 			for k := from; k < to; k++ {
 				w[k] += sum * x.soft[k]
 			}
