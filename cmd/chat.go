@@ -1,23 +1,15 @@
 package cmd
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"onering/internal/cli"
 	"onering/internal/files"
@@ -75,7 +67,7 @@ type chatting struct {
 	json   bool
 	out    io.Writer
 	saved  map[string]bool
-	failed answers
+	failed cli.Answers
 }
 
 func newChatting(p *policy.Policy, template tokenize.Template, o sampler.Options, json bool) (*chatting, error) {
@@ -83,23 +75,25 @@ func newChatting(p *policy.Policy, template tokenize.Template, o sampler.Options
 	if err != nil && template.Chat && p.Tokenizer != nil && p.Tokenizer.CheckChat() != nil {
 		return nil, usagef("%w; --template no talks without one, each line for itself", err)
 	}
-	return &chatting{Options: o, Conversation: talk, json: json, saved: map[string]bool{}, failed: answers{Name: "stdin"}}, err
+	return &chatting{Options: o, Conversation: talk, json: json, saved: map[string]bool{}, failed: cli.Answers{Name: "stdin"}}, err
 }
 
 // run reads turns until there are no more, and answers them.
 func (c *chatting) run(command *cobra.Command) error {
-	turns, err := newTurns(command, c.Conversation)
-	if err != nil {
-		return err
-	}
-	defer turns.restore() // gives the terminal back
-	defer signal.Stop(turns.signals)
 	c.out = command.OutOrStdout()
+	turns := cli.ReadTurns(command.InOrStdin(), c.out, command.ErrOrStderr())
+	defer turns.Close()
+	if turns.Typed {
+		slog.Info("each line is a turn; /help lists what else there is, Ctrl-D leaves", "context", c.MaxTokens())
+		if !c.Template.Chat {
+			slog.Info("each line is a problem of its own: only the template chat has conversations", "template", c.Template.Name)
+		}
+	}
 	if cli.Screen(c.out) == nil {
 		c.out = cli.Raw(c.out)
 	}
 	for {
-		text, err := turns.next(command.Context())
+		text, err := turns.Next(command.Context())
 		switch {
 		case err == io.EOF:
 			return c.failed.Err()
@@ -127,8 +121,8 @@ func (c *chatting) run(command *cobra.Command) error {
 
 // turn answers a turn. It prints and counts errors of the turn, and returns only an error
 // that ends the chat.
-func (c *chatting) turn(turns *turns, text string) error {
-	ctx, done := turns.answering()
+func (c *chatting) turn(turns *cli.Turns, text string) error {
+	ctx, done := turns.Answering()
 	var unwritten error
 	answer, err := c.Answer(ctx, text, c.Options, func(piece string) error {
 		if !c.json {
@@ -145,7 +139,7 @@ func (c *chatting) turn(turns *turns, text string) error {
 		if _, full := errors.AsType[policy.FullError](err); full {
 			err = fmt.Errorf("%w: %s", err, fullRemedy)
 		}
-		c.failed.Count(turns.number, err)
+		c.failed.Count(turns.Number, err)
 		line = struct {
 			Turn   int    `json:"turn"`
 			Prompt string `json:"prompt"`
@@ -255,9 +249,7 @@ func (c *chatting) save(w io.Writer, name string) error {
 		list = append(list, message{m.Role, m.Content})
 	}
 	err := files.WriteFile(name, func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(map[string]any{"messages": list})
+		return cli.WriteLine(w, map[string]any{"messages": list})
 	})
 	if err != nil {
 		return err
@@ -265,211 +257,4 @@ func (c *chatting) save(w io.Writer, name string) error {
 	c.saved[name] = true
 	_, err = fmt.Fprintf(w, "saved %d messages in %q\n", len(list), name)
 	return err
-}
-
-// turns are the turns that somebody types, or the lines of a file.
-type turns struct {
-	number  int // of the newest line; lines count from 1
-	signals chan os.Signal
-	presses int  // of Ctrl-C since the newest line
-	typed   bool // the turns are typed on a terminal
-	lines   chan typedLine
-	read    func() (string, error)
-	restore func() // gives the terminal back as it was
-	pending bool   // a line is being read
-}
-
-// A typedLine is a line, or the error of reading it.
-type typedLine struct {
-	text string
-	err  error
-}
-
-// errPressed is the error of a line that Ctrl-C ended.
-var errPressed = errors.New("interrupted")
-
-// newTurns reads the turns from stdin, with line editing where both ends are a
-// terminal.
-func newTurns(c *cobra.Command, talk *policy.Conversation) (*turns, error) {
-	in, out := c.InOrStdin(), cli.Screen(c.OutOrStdout())
-	t := &turns{signals: make(chan os.Signal, 8), typed: cli.IsTerminal(in), lines: make(chan typedLine, 1), restore: func() {}}
-	if t.typed {
-		slog.Info("each line is a turn; /help lists what else there is, Ctrl-D leaves", "context", talk.MaxTokens())
-		if !talk.Template.Chat {
-			slog.Info("each line is a problem of its own: only the template chat has conversations", "template", talk.Template.Name)
-		}
-	}
-	if t.typed && out != nil && os.Getenv("TERM") != "dumb" {
-		t.edit(in.(*os.File), out)
-	} else {
-		lines := bufio.NewReader(in)
-		t.read = func() (string, error) {
-			if t.typed {
-				fmt.Fprint(c.ErrOrStderr(), "> ")
-			}
-			line, err := readLine(lines)
-			if err != nil && err != io.EOF {
-				err = fmt.Errorf("stdin:%d: %w", t.number+1, err)
-			}
-			if err == nil && t.number == 0 {
-				line = bytes.TrimPrefix(line, []byte("\ufeff")) // a byte order mark
-			}
-			return string(line), err
-		}
-	}
-	signal.Notify(t.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	return t, nil
-}
-
-// edit reads lines with line editing. The terminal is raw only while it does.
-func (t *turns) edit(in, out *os.File) {
-	keys := &keyReader{in: in}
-	line := term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{keys, out}, "> ")
-	var state atomic.Pointer[term.State] // a signal may restore it while a line is read
-	t.restore = func() {
-		if s := state.Swap(nil); s != nil {
-			line.SetBracketedPasteMode(false)
-			term.Restore(int(in.Fd()), s)
-		}
-	}
-	t.read = func() (text string, err error) {
-		if w, h, err := term.GetSize(int(out.Fd())); err == nil && w > 0 {
-			line.SetSize(w, h)
-		}
-		was, err := term.MakeRaw(int(in.Fd()))
-		if err != nil {
-			return "", err
-		}
-		state.Store(was)
-		line.SetBracketedPasteMode(true)
-		defer t.restore()
-		for {
-			part, err := line.ReadLine()
-			if keys.pressed {
-				keys.pressed = false
-				return "", errPressed
-			}
-			text += part
-			if !errors.Is(err, term.ErrPasteIndicator) {
-				return text, err
-			}
-			text += "\n" // pasted lines are one turn
-		}
-	}
-}
-
-// A keyReader reads what is typed. Ctrl-C, which ends a line as Ctrl-D does, becomes
-// the keys that empty the line and end it, and is noted.
-type keyReader struct {
-	in      io.Reader
-	rest    []byte // bytes that were read and not handed out yet
-	pressed bool
-}
-
-// Read implements io.Reader.
-func (k *keyReader) Read(p []byte) (int, error) {
-	if len(k.rest) == 0 {
-		n, err := k.in.Read(p[:max(1, len(p)-2)])
-		k.rest = append(k.rest, p[:n]...)
-		if n == 0 {
-			return 0, err
-		}
-	}
-	const ctrlC, endOfLine, eraseLine = 3, 5, 21
-	if k.rest[0] == ctrlC && len(p) >= 3 {
-		k.rest, k.pressed = nil, true // Ctrl-C also takes back what was typed before it
-		return copy(p, []byte{endOfLine, eraseLine, '\r'}), nil
-	}
-	n := bytes.IndexByte(k.rest, ctrlC)
-	if n < 0 || len(p) < 3 {
-		n = len(k.rest)
-	}
-	n = copy(p, k.rest[:n])
-	k.rest = k.rest[n:]
-	return n, nil
-}
-
-// next returns the next turn; io.EOF means that there are no more.
-func (t *turns) next(ctx context.Context) (string, error) {
-	for {
-		if !t.pending {
-			t.pending = true
-			go func() {
-				text, err := t.read()
-				t.lines <- typedLine{text, err}
-			}()
-		}
-		select {
-		case line := <-t.lines:
-			t.pending = false
-			switch {
-			case line.err == errPressed:
-				if t.press() {
-					return "", io.EOF
-				}
-				continue
-			case line.err != nil:
-				if t.typed && line.err == io.EOF {
-					fmt.Fprintln(os.Stderr)
-				}
-				return "", line.err
-			}
-			t.number, t.presses = t.number+1, 0
-			text := strings.TrimSpace(line.text)
-			if text == "" {
-				continue
-			}
-			return text, nil
-		case s := <-t.signals:
-			if s != os.Interrupt || !t.typed {
-				return "", leftBy(s)
-			}
-			if t.press() {
-				return "", io.EOF
-			}
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-}
-
-// press counts a Ctrl-C while nothing is answered, and reports whether it leaves.
-func (t *turns) press() (leave bool) {
-	if t.presses++; t.presses < 2 {
-		slog.Info("Ctrl-C again leaves, as does Ctrl-D")
-	}
-	return t.presses >= 2
-}
-
-// leftBy is the error of a chat that a signal ended.
-func leftBy(s os.Signal) error { return cli.Interrupted{Signal: s, Next: "the conversation is gone"} }
-
-// answering returns a context that Ctrl-C cancels while an answer is sampled. done
-// releases it, and returns an error if a signal ends the chat.
-func (t *turns) answering() (ctx context.Context, done func() error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended, finished := make(chan struct{}), make(chan error)
-	go func() {
-		var leave error
-		for {
-			select {
-			case s := <-t.signals:
-				if t.presses++; s != os.Interrupt || t.presses >= 2 {
-					leave = leftBy(s)
-				}
-				cancel()
-			case <-ended:
-				finished <- leave
-				return
-			}
-		}
-	}()
-	return ctx, func() error {
-		close(ended)
-		defer cancel()
-		return <-finished
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"onering/data"
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
@@ -439,7 +440,7 @@ const largestRunFile = 1 << 20
 // readConfig reads a whole file of settings, of which what is the flag or the argument; "-" is stdin.
 // It also returns the name for messages.
 func readConfig(what, name string, stdin io.Reader) (text []byte, shown string, err error) {
-	in, shown, err := openInput(what, name, stdin)
+	in, shown, err := cli.OpenInput(what, name, stdin)
 	if err != nil {
 		return nil, "", err
 	}

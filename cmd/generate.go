@@ -98,18 +98,18 @@ func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (samp
 type generateRows struct {
 	requests map[string][]sampler.Request // by adapter: the requests of the rows without an error; their ID is the row's index
 	total    int
-	answers  answers // holds the errors of the other rows
+	answers  cli.Answers // holds the errors of the other rows
 }
 
 // readRequests reads all prompts, so that the number of responses is known. A line
 // that is not a JSON object is an error.
 func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions) (*generateRows, error) {
-	rows := &generateRows{requests: map[string][]sampler.Request{}, answers: answers{Name: name, Lines: o.samples, Numbered: true}}
+	rows := &generateRows{requests: map[string][]sampler.Request{}, answers: cli.Answers{Name: name, Lines: o.samples, Numbered: true}}
 	if o.typed {
 		in = typedPrompts(in)
 	}
 	empty := true
-	if err := eachRow(in, name, func(index, number int, row promptRow) error {
+	if err := cli.EachRow(in, name, func(index, number int, row promptRow) error {
 		empty = false
 		q, err := row.request(index, p, o)
 		if err != nil {
@@ -136,7 +136,7 @@ func typedPrompts(in io.Reader) io.Reader {
 	go func() {
 		lines := bufio.NewReader(in)
 		for {
-			line, err := readLine(lines)
+			line, err := cli.ReadLine(lines)
 			if err == nil {
 				if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '{' {
 					line, err = json.Marshal(map[string]string{"prompt": string(line)})

@@ -3,7 +3,6 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/data"
 	"onering/internal/cli"
-	"onering/internal/strict"
 	"onering/reward"
 	"onering/train/rl"
 )
@@ -130,12 +127,12 @@ func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g rewa
 func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 	var group *sampleGroup
 	key := ""
-	err := eachRow(in, name, func(_, number int, row sampleLine) error {
-		if !row.stated {
+	err := cli.EachRow(in, name, func(_, number int, row rl.SampleLine) error {
+		if !row.Stated {
 			return missingField(name, number, "response")
 		}
-		s := row.sample
-		if group != nil && (row.key == "" || row.key != key) {
+		s := row.Sample
+		if group != nil && (row.Group == "" || row.Group != key) {
 			if !yield(group) {
 				group = nil
 				return context.Canceled // nobody receives the error any more
@@ -143,78 +140,15 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 			group = nil
 		}
 		if group == nil {
-			group, key = &sampleGroup{line: number}, row.key
+			group, key = &sampleGroup{line: number}, row.Group
 		}
-		if len(group.samples) > 0 && row.later {
+		if len(group.samples) > 0 && row.Later {
 			s.Problem.Fields = group.samples[0].Problem.Fields
 		}
-		group.samples, group.known = append(group.samples, s), append(group.known, row.known)
+		group.samples, group.known = append(group.samples, s), append(group.known, row.Known)
 		return nil
 	})
 	if (group == nil || yield(group)) && err != nil {
 		yield(&sampleGroup{err: err})
 	}
-}
-
-// A sampleLine is a line of input.
-type sampleLine struct {
-	sample reward.Sample
-	known  *reward.Score // the environment's result of an episode; nil if the reward has to grade it
-	key    string        // equal for the lines of a group; "" for a line without a group
-	later  bool          // a line of a run whose columns are in the first line of its group
-	stated bool          // the line has a response
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *sampleLine) UnmarshalJSON(text []byte) error {
-	var row data.Object
-	if err := row.UnmarshalJSON(text); err != nil {
-		return err
-	}
-	var given struct {
-		Problem    golds           `json:"problem"`
-		PromptText *string         `json:"prompt_text"`
-		PromptIDs  []int32         `json:"prompt_ids"`
-		Response   *string         `json:"response"`
-		Truncated  bool            `json:"truncated"`
-		IDs        []int32         `json:"ids"`
-		Turns      json.RawMessage `json:"turns"`
-	}
-	if err := strict.JSON(text, &given); err != nil {
-		return err
-	}
-	answers, err := goldsOf(text)
-	if err != nil {
-		return err
-	}
-	if len(given.Problem) > 1 {
-		return errors.New(`field "problem" must be a text or a number`)
-	}
-	value, _ := row.Get("prompt") // the prompt is a text or a list of messages, and may be missing
-	prompt, isText := value.(string)
-	var chat *data.Chat
-	if !isText && value != nil {
-		var reason string
-		if prompt, chat, reason = row.Prompt(value); reason != "" {
-			return fmt.Errorf("field %q: %s", "prompt", reason)
-		}
-	}
-	*l = sampleLine{sample: reward.Sample{
-		Problem: data.Problem{Text: prompt, Chat: chat, Answers: answers},
-		Prompt:  prompt, PromptIDs: given.PromptIDs, IDs: given.IDs, Truncated: given.Truncated,
-	}}
-	s := &l.sample
-	if l.stated = given.Response != nil; l.stated {
-		s.Response = *given.Response
-	}
-	if given.PromptText != nil {
-		s.Prompt = *given.PromptText
-	}
-	s.Problem.ID = prompt
-	if len(given.Problem) == 1 {
-		s.Problem.ID = given.Problem[0]
-	}
-	l.key = s.Problem.ID
-	l.known, l.later, err = rl.ReadLine(row, given.Turns, s)
-	return err
 }

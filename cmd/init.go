@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/models"
 	"onering/policy"
 	"onering/tokenize"
@@ -50,7 +51,7 @@ func (o initOptions) run(c *cobra.Command) error {
 		file = filepath.Join(config, "config.json")
 	}
 	if _, err := os.Stat(file); err != nil {
-		return unreadable("--config", file, err, "name a config.json, or a folder that has one")
+		return cli.Unreadable("--config", file, err, "name a config.json, or a folder that has one")
 	}
 	model, err := models.ReadConfig(config)
 	if err != nil {
@@ -67,7 +68,7 @@ func (o initOptions) run(c *cobra.Command) error {
 			return err
 		}
 		if _, err := os.ReadDir(from); err != nil {
-			return unreadable("--tokenizer", from, err, "name a folder with a tokenizer's files")
+			return cli.Unreadable("--tokenizer", from, err, "name a folder with a tokenizer's files")
 		}
 	}
 	err = model.Save(o.Out, weights, models.SaveOptions{DType: policy.ComputeTypes[o.DType], Tokenizer: from})

@@ -3,7 +3,8 @@ package cmd
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
-	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/models/hub"
@@ -50,7 +50,7 @@ func (p *pushCommand) run(c *cobra.Command) error {
 		return usagef("--license %q: want the hub's name of a license, such as apache-2.0, mit or other", p.License)
 	}
 	if info, err := os.Stat(p.Model); err != nil {
-		return unreadable("--model", p.Model, err, "name a model folder, a checkpoint or the folder of a run")
+		return cli.Unreadable("--model", p.Model, err, "name a model folder, a checkpoint or the folder of a run")
 	} else if !info.IsDir() {
 		return fmt.Errorf("--model %q: not a folder", p.Model)
 	}
@@ -73,7 +73,7 @@ func (p *pushCommand) sources() ([]hub.Source, error) {
 	}
 	p.Model = folder
 	card := newCard(folder, p.To, p.License)
-	if card.adapter = models.IsAdapter(folder); !card.adapter {
+	if card.Adapter = models.IsAdapter(folder); !card.Adapter {
 		if err := models.Check(folder); err != nil {
 			return nil, err
 		}
@@ -88,51 +88,8 @@ func (p *pushCommand) sources() ([]hub.Source, error) {
 		top, _, _ := strings.Cut(s.Name, "/")
 		return notRun == nil && of.Holds(top)
 	})
-	if card.adapter {
-		if err := card.nameBase(folder, sources); err != nil {
-			return nil, err
-		}
-	}
-	if !slices.ContainsFunc(sources, func(s hub.Source) bool { return strings.EqualFold(s.Name, "README.md") }) {
-		sources = append(sources, card.source())
-	}
-	p.Message = cmp.Or(p.Message, "Model trained with onering"+card.after())
-	return sources, nil
-}
-
-// baseName matches the name of the model in the config of an adapter.
-var baseName = regexp.MustCompile(`("base_model_name_or_path"\s*:\s*)("(?:[^"\\]|\\.)*")`)
-
-// nameBase has the config of an adapter call its model by its name on a hub, as PEFT reads it,
-// or by the last part of its path: other machines lack the folders of this one.
-func (k *card) nameBase(folder string, sources []hub.Source) error {
-	const config = "adapter_config.json"
-	text, err := files.ReadIn(filepath.Join(folder, config), 1<<20)
-	if err != nil {
-		return err
-	}
-	m := baseName.FindSubmatch(text)
-	var name string
-	if m == nil || json.Unmarshal(m[2], &name) != nil {
-		return nil
-	}
-	_, here := os.Stat(name)
-	switch onHub := onHub.FindStringSubmatch(name); {
-	case onHub != nil:
-		name = onHub[1]
-	case here == nil || filepath.IsAbs(name) || strings.HasPrefix(name, "."):
-		slog.Warn("the adapter's model is a folder of this machine: say in its repository which model it goes with", "model", name)
-		name = filepath.Base(name)
-	}
-	if k.base == "" && strings.Count(name, "/") == 1 {
-		k.base = name
-	}
-	quoted, err := json.Marshal(name)
-	at := slices.IndexFunc(sources, func(s hub.Source) bool { return s.Name == config })
-	if err == nil && at >= 0 {
-		sources[at] = hub.Text(config, baseName.ReplaceAllString(string(text), "${1}"+strings.ReplaceAll(string(quoted), "$", "$$")))
-	}
-	return err
+	p.Message = cmp.Or(p.Message, card.Title())
+	return card.With(folder, sources)
 }
 
 // list prints the files that a push would send.
@@ -191,15 +148,6 @@ func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
 	return nil
 }
 
-// A card is the README.md of a repository: it tells how the model was made.
-type card struct {
-	name, license string
-	base          string // the name on a hub; "" if it has none or none is known
-	step          string // the optimizer step
-	adapter       bool   // the model is a LoRA adapter of base
-	settings      string // the settings as TOML
-}
-
 // cardKeys are the settings that a card shows: those that say how the model was
 // trained. No path of this machine is among them, nor anything that could hold a
 // password. All of [objective] follows.
@@ -214,17 +162,15 @@ var cardKeys = map[string][]string{
 var (
 	// plainName matches the texts that a card shows: names, not prompts or paths.
 	plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
-	// onHub matches a name on a hub, as run.toml states it.
-	onHub    = regexp.MustCompile(`^hf:([A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*)(?:@.*)?$`)
-	stepName = regexp.MustCompile(`^step-0*([0-9]+)$`)
+	stepName  = regexp.MustCompile(`^step-0*([0-9]+)$`)
 )
 
 // newCard describes the model of a folder; of a checkpoint it reads its run.toml.
-func newCard(folder, to, license string) card {
-	k := card{name: to[strings.LastIndexByte(to, '/')+1:], license: license}
+func newCard(folder, to, license string) hub.Card {
+	k := hub.Card{Name: to[strings.LastIndexByte(to, '/')+1:], License: license}
 	if abs, err := filepath.Abs(folder); err == nil {
 		if m := stepName.FindStringSubmatch(filepath.Base(abs)); m != nil {
-			k.step = m[1]
+			k.Step = m[1]
 		}
 	}
 	of, err := policy.ReadRun(folder)
@@ -239,9 +185,7 @@ func newCard(folder, to, license string) card {
 		slog.Warn("the model card goes without the settings of the run", "reason", err)
 		return k
 	}
-	if m := onHub.FindStringSubmatch(config.Model.Path); m != nil {
-		k.base = m[1]
-	}
+	k.Base = config.Model.Path
 	var b bytes.Buffer
 	for _, s := range settings.Sections(&config.Config) {
 		s.Fields = slices.DeleteFunc(s.Fields, func(f settings.Field) bool { return !onCard(s.Name, f) })
@@ -254,7 +198,7 @@ func newCard(folder, to, license string) card {
 			return k
 		}
 	}
-	k.settings = strings.TrimSpace(b.String())
+	k.Settings = strings.TrimSpace(b.String())
 	return k
 }
 
@@ -273,42 +217,49 @@ func onCard(section string, f settings.Field) bool {
 	return !ok || plainName.MatchString(text)
 }
 
-// after returns words that name the step, for the title of a commit.
-func (k card) after() string {
-	if k.step == "" {
-		return ""
+// newPusher returns what pushes the run's checkpoints; nil if the run pushes none. It refuses a
+// run that may not push, before the run begins.
+func newPusher(ctx context.Context, p train.Pushing, options hub.Options) (*train.Pusher, error) {
+	if p.PushTo == "" {
+		return nil, nil
 	}
-	return ", optimizer step " + k.step
+	options.Progress = nil // the terminal shows the run
+	as := hub.PushOptions{Options: options, Private: p.PushPrivate}
+	if err := hub.CheckPush(ctx, p.PushTo, as); err != nil {
+		return nil, fmt.Errorf("output.push_to = %q: %w", p.PushTo, err)
+	}
+	return &train.Pusher{Pushing: p, Push: func(checkpoint string) error {
+		c := pushCommand{Model: checkpoint, To: p.PushTo}
+		sources, err := c.sources()
+		if err != nil {
+			return err
+		}
+		as.Message = c.Message
+		out, err := hub.Push(ctx, p.PushTo, sources, as)
+		if err == nil {
+			slog.Info("pushed a checkpoint", "checkpoint", filepath.Base(checkpoint), "commit", out.Commit, "url", out.URL)
+		}
+		return err
+	}}, nil
 }
 
-// source returns the card as a file; a card that the repository already has stays.
-func (k card) source() hub.Source {
-	s := hub.Text("README.md", k.text())
-	s.Default = true
-	return s
+// finishPushing pushes the result of a run. Its error names the command that does the same later.
+func finishPushing(p *train.Pusher, run string) error {
+	last, err := train.Folder(run).Model()
+	if err != nil || p.Finish(last) {
+		return err
+	}
+	return unpushed{fmt.Errorf("the run is finished, but its last checkpoint could not be pushed to %s: onering push --model %s --to %s",
+		p.PushTo, shellQuoted(nearest(run)), p.PushTo)}
 }
 
-// text returns the model card: its header for the hub, the license, and the settings of the training.
-func (k card) text() string {
-	var b strings.Builder
-	library, what, loaders := "transformers", "model", "transformers and onering load it."
-	if k.adapter {
-		library, what, loaders = "peft", "LoRA adapter", "PEFT and onering put it beside its base model."
+// unpushed is the error of a finished run whose last push failed.
+type unpushed struct{ error }
+
+// apart takes the error of the last push out of that of a run, so that the summary is printed first.
+func apart(err error) (run, push error) {
+	if late, ok := errors.AsType[unpushed](err); ok {
+		return nil, late.error
 	}
-	b.WriteString("---\nlibrary_name: " + library + "\npipeline_tag: text-generation\n")
-	if k.base != "" {
-		fmt.Fprintf(&b, "base_model: %s\n", k.base)
-	}
-	if k.license != "" {
-		fmt.Fprintf(&b, "license: %s\n", k.license)
-	}
-	fmt.Fprintf(&b, "tags:\n- onering\n---\n\n# %s\n\n", k.name)
-	b.WriteString("This " + what + " was trained with onering, a trainer for group-based reinforcement learning" + k.after() + ".\n")
-	b.WriteString(loaders + "\n\n")
-	fmt.Fprintf(&b, "Base model: %s\n\n", cmp.Or(k.base, "not stated"))
-	fmt.Fprintf(&b, "License: %s\n", cmp.Or(k.license, "not stated. Look at the terms of the base model."))
-	if k.settings != "" {
-		fmt.Fprintf(&b, "\n## Settings of the training\n\n```toml\n%s\n```\n", k.settings)
-	}
-	return b.String()
+	return err, nil
 }

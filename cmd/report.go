@@ -7,11 +7,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"onering/internal/cli"
 	"onering/report"
@@ -74,7 +71,9 @@ func newWatch() *cobra.Command {
 			_, err = io.WriteString(out, text)
 			return err
 		}
-		return followRun(c, f, args[0])
+		ctx, _, stop := cli.CatchSignals(c.Context())
+		defer stop()
+		return report.Follow(ctx, f, args[0])
 	})
 	c.Aliases = []string{"status"}
 	return c
@@ -94,55 +93,4 @@ func writeStatus(w io.Writer, dir string) error {
 		rl.Summary
 		Done bool `json:"done"`
 	}{s, run.Finished()})
-}
-
-// followRun draws the view again and again, until the run is finished or a signal
-// comes.
-func followRun(c *cobra.Command, out *os.File, dir string) error {
-	ctx, _, stop := cli.CatchSignals(c.Context())
-	defer stop()
-	const (
-		home  = "\x1b[H"
-		clear = "\x1b[2J"
-		toEnd = "\x1b[J"
-		enter = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor
-		leave = "\x1b[?25h\x1b[?1049l"
-	)
-	fmt.Fprint(out, enter, clear)
-	last := ""
-	// The last view stays in the terminal.
-	defer func() { fmt.Fprint(out, leave, last) }()
-	var size int64 = -1
-	var width, height int
-	for {
-		var grown int64
-		if info, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err == nil {
-			grown = info.Size()
-		}
-		w, h := 80, 24
-		if a, b, err := term.GetSize(int(out.Fd())); err == nil {
-			w, h = a, b
-		}
-		wait := time.Second
-		if grown != size || w != width || h != height {
-			began := time.Now()
-			text, done, err := report.View(dir, w, h-1) // the shell's prompt needs a line
-			if err != nil {
-				return err
-			}
-			size, width, height, last = grown, w, h, text
-			// Clear each line to its end, where a longer line may have been. A newline
-			// after the last line would scroll a full screen.
-			fmt.Fprint(out, home, strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\x1b[K\r\n"), "\x1b[K", toEnd)
-			if done {
-				return nil
-			}
-			wait = max(wait, 10*time.Since(began)) // reading a long run takes time, so it is read less often
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/policy"
 	"onering/runtime"
 	"onering/train/rl"
@@ -38,7 +39,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 		LogP    []float32 `json:"logp"`
 		Entropy []float32 `json:"entropy"`
 	}
-	lines := answers{Name: name, Out: out}
+	lines := cli.Answers{Name: name, Out: out}
 	var batch []runtime.Sequence
 	var rows []rl.ScoredRow
 	var places [][2]int // of the batch: index and input line of each row
@@ -66,7 +67,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 		batch, rows, places, tokens = batch[:0], rows[:0], places[:0], 0
 		return nil
 	}
-	err = eachRow(in, name, func(index, number int, row rl.ScoredRow) error {
+	err = cli.EachRow(in, name, func(index, number int, row rl.ScoredRow) error {
 		s, failed := row.Sequence(p)
 		if failed != nil || tokens+len(s.Tokens) > microTokens {
 			if err := flush(); err != nil {

@@ -72,7 +72,7 @@ func (o stepOptions) run(c *cobra.Command, s *choice, args []string) error {
 			}
 			announceAdapter(p, step.Update.LearningRate)
 		}
-		if err := eachRow(in, name, func(_, number int, row rl.WeighedRow) error {
+		if err := cli.EachRow(in, name, func(_, number int, row rl.WeighedRow) error {
 			if err := step.Add(p, row); err != nil {
 				return fmt.Errorf("%s:%d: %w", name, number, err)
 			}

@@ -175,7 +175,7 @@ func readPlan(path string) (*sweep.Plan, error) {
 		return p, nil
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		err = unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
+		err = cli.Unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
 	}
 	return nil, usageError{err}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
+	"onering/internal/cli"
 	"onering/policy"
 	"onering/tokenize"
 	"onering/train/rl"
@@ -95,7 +96,7 @@ func withInput(c *cobra.Command, args []string, do func(in io.Reader, name strin
 	if f := c.Flags().Lookup("config"); f != nil && f.Value.String() == "-" && inputName(args) == "-" {
 		return usagef("--config - and the input cannot both be stdin: name a file for one of them")
 	}
-	in, name, err := openInput("input", inputName(args), c.InOrStdin())
+	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -107,8 +108,8 @@ func withInput(c *cobra.Command, args []string, do func(in io.Reader, name strin
 // becomes a line with its error; the first of these errors is returned at the end.
 func turnLines[Row any](c *cobra.Command, args []string, turn func(Row) (any, error)) error {
 	return withInput(c, args, func(in io.Reader, name string) error {
-		out := answers{Name: name, Out: c.OutOrStdout()}
-		err := eachRow(in, name, func(index, number int, row Row) error {
+		out := cli.Answers{Name: name, Out: c.OutOrStdout()}
+		err := cli.EachRow(in, name, func(index, number int, row Row) error {
 			result, err := turn(row)
 			if err != nil {
 				return out.Fail(index, number, err)

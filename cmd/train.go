@@ -29,7 +29,6 @@ import (
 	"onering/serve"
 	"onering/tokenize"
 	"onering/train"
-	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rl"
 )
@@ -280,7 +279,7 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions
 				return nil
 			}
 			p, err := probe(ctx)
-			for _, row := range probeTable(p) {
+			for _, row := range p.Lines() {
 				slog.Info("before the first round: " + row[0] + ": " + row[1])
 			}
 			for _, f := range p.Found {
@@ -289,28 +288,6 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions
 			return err
 		},
 	})
-}
-
-// probeTable says what a probe has found, but for what is wrong.
-func probeTable(p rl.Probe) (t summaryTable) {
-	for _, w := range p.Ways {
-		text := fmt.Sprintf("reward %.3f", w.Record.Float("reward"))
-		if w.PassAt != nil {
-			text += fmt.Sprintf(", pass@8 %.2f", *w.PassAt)
-		}
-		for _, x := range [][2]string{
-			{"truncated_share", "cut off"}, {"no_answer_share", "without an answer"}, {"frac_reward_zero_std", "of the groups with equal rewards"},
-		} {
-			if share := w.Record.Float(x[0]); share > 0 {
-				text += fmt.Sprintf(", %.0f %% %s", 100*share, x[1])
-			}
-		}
-		t.add("template "+w.Template, "%s, %.0f tokens", text, w.Record.Float("response_length/mean"))
-	}
-	if p.Round > 0 {
-		t.add("time", "about %s a round, %s in all", metrics.About(p.Round), metrics.About(p.Run))
-	}
-	return t
 }
 
 // probeRun probes a run that is not begun.
@@ -343,7 +320,7 @@ func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions)
 	if err != nil || o.JSON {
 		return cmp.Or(err, cli.WriteLine(c.OutOrStdout(), p))
 	}
-	table := probeTable(p)
+	table := summaryTable(p.Lines())
 	for _, f := range append(p.Planned, p.Found...) {
 		table.add("diagnosis", "%s", f.Text)
 	}

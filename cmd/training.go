@@ -78,7 +78,7 @@ type training[S any] struct {
 	caught  func() os.Signal
 	trainer trainer[S]
 	live    report.Live
-	pusher  *pusher // nil if no checkpoint is pushed
+	pusher  *train.Pusher // nil if no checkpoint is pushed
 	closers []func()
 }
 
@@ -105,7 +105,7 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 	if t.First() {
 		x.live.Finish(end, err)
 		if err == nil && x.pusher != nil {
-			err = x.pusher.finish(*j.dir)
+			err = finishPushing(x.pusher, *j.dir)
 		}
 	}
 	s := x.caught()
@@ -271,7 +271,7 @@ const toContinue = "continue the run in it with --resume, or choose another fold
 func checkVacant(dir, remedy string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return unreadable("the folder", dir, err, "choose another with --out")
+		return cli.Unreadable("the folder", dir, err, "choose another with --out")
 	}
 	// a process that was killed early leaves hidden files behind
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return files.Temporary(e.Name()) })
@@ -289,7 +289,7 @@ func startProfile(c *cobra.Command, dir string) (prefix string, stop func(), err
 		return "", func() {}, nil
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return "", nil, unreadable("--profile", dir, err, "name a folder")
+		return "", nil, cli.Unreadable("--profile", dir, err, "name a folder")
 	}
 	file := filepath.Join(dir, "cpu.pprof")
 	if err := checkOutput(c, "profile", file); err != nil {

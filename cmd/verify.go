@@ -2,11 +2,8 @@ package cmd
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +41,7 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 	v := verifier.Verifier{Mode: mode, Strict: o.Strict, WorkedOut: o.WorkedOut}
 	return withInput(c, args, func(in io.Reader, name string) error {
 		right, total, out := 0, 0, c.OutOrStdout()
-		err := eachRow(in, name, func(_, number int, r verifiedRow) error {
+		err := cli.EachRow(in, name, func(_, number int, r verifiedRow) error {
 			switch {
 			case r.Gold == nil:
 				return missingField(name, number, "gold")
@@ -100,59 +97,16 @@ func describeVerdict(w io.Writer, number int, e verifier.Explanation) error {
 
 // A verifiedRow is a row of the input.
 type verifiedRow struct {
-	Gold     golds   `json:"-"`
-	Response *string `json:"response"`
+	Gold     []string `json:"-"`
+	Response *string  `json:"response"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (r *verifiedRow) UnmarshalJSON(text []byte) (err error) {
 	type plain verifiedRow
-	if err = strict.JSON(text, (*plain)(r)); err == nil {
-		r.Gold, err = goldsOf(text)
+	var row data.Object
+	if err = cmp.Or(strict.JSON(text, (*plain)(r)), row.UnmarshalJSON(text)); err == nil {
+		r.Gold, err = row.Golds()
 	}
 	return err
-}
-
-// goldsOf returns the right answers of a row: the first column that has one of the names by which
-// files of problems have them. In a line of a run's rollouts, answer is what the response states.
-func goldsOf(text []byte) (list golds, err error) {
-	var row map[string]json.RawMessage
-	err = strict.JSON(text, &row)
-	for _, name := range append([]string{"answers"}, data.AnswerNames...) {
-		if value := row[name]; err == nil && value != nil && string(value) != "null" {
-			if err = list.UnmarshalJSON(value); err != nil {
-				err = fmt.Errorf("%s: %w", name, err)
-			}
-			break
-		}
-	}
-	return list, err
-}
-
-// golds are the right answers of a row: a text, a number, or a list of them. A
-// number is kept as it is written.
-type golds []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (g *golds) UnmarshalJSON(text []byte) error {
-	var list []json.RawMessage
-	if string(text) == "null" {
-		return nil // as without the field
-	}
-	if strict.JSON(text, &list) != nil {
-		list = []json.RawMessage{text}
-	}
-	*g = golds{}
-	for _, item := range list {
-		var s string
-		switch {
-		case strict.JSON(item, &s) == nil && string(item) != "null":
-			*g = append(*g, s)
-		case strings.ContainsRune("-0123456789", rune(item[0])):
-			*g = append(*g, string(item))
-		default:
-			return errors.New("must be a text, a number or a list of them")
-		}
-	}
-	return nil
 }

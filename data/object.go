@@ -3,6 +3,7 @@ package data
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -34,6 +35,42 @@ func (o Object) Get(name string) (any, bool) {
 // Lookup returns the value of a column, or of one inside a structure by a path
 // with dots such as reward_model.ground_truth, and whether there is one.
 func (o Object) Lookup(path string) (any, bool) { return lookup(o, path) }
+
+// Texts returns what a column holds: a text, a number as it is written, or a list of them; nil for
+// null and without the column.
+func (o Object) Texts(name string) ([]string, error) {
+	value, _ := o.Get(name)
+	if value == nil {
+		return nil, nil
+	}
+	list, ok := value.([]any)
+	if !ok {
+		list = []any{value}
+	}
+	texts := make([]string, len(list))
+	for i, x := range list {
+		switch x := x.(type) {
+		case string:
+			texts[i] = x
+		case json.Number:
+			texts[i] = string(x)
+		default:
+			return nil, fmt.Errorf("%s: must be a text, a number or a list of them", name)
+		}
+	}
+	return texts, nil
+}
+
+// Golds returns the right answers of a row: the first column that has one of the names by which
+// files of problems have them. In a line of a run's rollouts, answer is what the response states.
+func (o Object) Golds() ([]string, error) {
+	for _, name := range append([]string{"answers"}, AnswerNames...) {
+		if list, err := o.Texts(name); list != nil || err != nil {
+			return list, err
+		}
+	}
+	return nil, nil
+}
 
 // MarshalJSON writes the members in order. A float has a decimal point (142.0), so that
 // readers see the type of the column. NaN and the infinities, which JSON does not have,

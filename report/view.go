@@ -1,13 +1,18 @@
 package report
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 
 	"onering/train/metrics"
 	"onering/train/rundir"
@@ -26,6 +31,54 @@ func View(dir string, width, height int) (text string, done bool, err error) {
 	}
 	rounds, _ := strconv.Atoi(r.Config["train.rounds"])
 	return draw(r, samples, rounds, width, height), r.Finished(), nil
+}
+
+// Follow draws the view on a terminal again and again, until the run is finished or ctx ends.
+func Follow(ctx context.Context, out *os.File, dir string) error {
+	const (
+		home  = "\x1b[H"
+		clear = "\x1b[2J"
+		toEnd = "\x1b[J"
+		enter = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor
+		leave = "\x1b[?25h\x1b[?1049l"
+	)
+	fmt.Fprint(out, enter, clear)
+	last := ""
+	// The last view stays in the terminal.
+	defer func() { fmt.Fprint(out, leave, last) }()
+	var size int64 = -1
+	var width, height int
+	for {
+		var grown int64
+		if info, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err == nil {
+			grown = info.Size()
+		}
+		w, h := 80, 24
+		if a, b, err := term.GetSize(int(out.Fd())); err == nil {
+			w, h = a, b
+		}
+		wait := time.Second
+		if grown != size || w != width || h != height {
+			began := time.Now()
+			text, done, err := View(dir, w, h-1) // the shell's prompt needs a line
+			if err != nil {
+				return err
+			}
+			size, width, height, last = grown, w, h, text
+			// Clear each line to its end, where a longer line may have been. A newline
+			// after the last line would scroll a full screen.
+			fmt.Fprint(out, home, strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\x1b[K\r\n"), "\x1b[K", toEnd)
+			if done {
+				return nil
+			}
+			wait = max(wait, 10*time.Since(began)) // reading a long run takes time, so it is read less often
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
 }
 
 // Finished says whether the run has nothing more to do.

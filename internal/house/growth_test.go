@@ -55,7 +55,7 @@ var spine = []string{
 // cache of chat, several rewards in one, how a run is saved and resumed, episodes of several
 // turns, and the commands weights and step.
 var besides = []string{
-	"train/saver.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go",
+	"train/saver.go", "train/pusher.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go",
 	"train/rl/estimate", "train/learn/estimate.go", "train/learn/nonfinite.go", "train/learn/explain.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/step.go",
 	"train/rl/config", "train/rl/order", "train/rl/grades.go", "train/rl/weights.go", "train/rl/turns.go", "sampler/arrivals.go", "sampler/kept.go", "reward/combined.go", "objectives/evaluate.go",
 }

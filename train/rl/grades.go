@@ -2,10 +2,12 @@ package rl
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash"
 	"log/slog"
@@ -201,31 +203,86 @@ func numbers(h hash.Hash, list ...int32) {
 	binary.Write(h, binary.LittleEndian, list) // writing to a hash does not fail
 }
 
-// ReadLine completes a response from the other fields of its line. Fields that do not
-// belong to the response are columns of the problem. A line of rollouts has them in
-// "columns", or later says that they are in the first line of its group. known is the
-// environment's result of an episode, nil if the reward has to grade it: as in training
-// the last turn is graded, unless the environment has given rewards or could not go on.
-// turns is the JSON of that key.
-func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.Score, later bool, err error) {
+// A SampleLine is a line of samples to be graded: one of a run's rollouts, or one that users write.
+type SampleLine struct {
+	Sample reward.Sample
+	Known  *reward.Score // the environment's result of an episode; nil if the reward has to grade it
+	Group  string        // equal for the lines of a group; "" for a line without a group
+	Later  bool          // a line of a run whose columns are in the first line of its group
+	Stated bool          // the line has a response
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Fields that do not belong to the response are columns
+// of the problem. A line of rollouts has them in "columns", or they are in the first line of its group.
+func (l *SampleLine) UnmarshalJSON(text []byte) error {
+	var row data.Object
+	var given struct {
+		PromptText *string         `json:"prompt_text"`
+		PromptIDs  []int32         `json:"prompt_ids"`
+		Response   *string         `json:"response"`
+		Truncated  bool            `json:"truncated"`
+		IDs        []int32         `json:"ids"`
+		Turns      json.RawMessage `json:"turns"`
+	}
+	if err := cmp.Or(row.UnmarshalJSON(text), strict.JSON(text, &given)); err != nil {
+		return err
+	}
+	answers, err := row.Golds()
+	if err != nil {
+		return err
+	}
+	id, err := row.Texts("problem")
+	if err != nil || len(id) > 1 {
+		return errors.New(`field "problem" must be a text or a number`)
+	}
+	value, _ := row.Get("prompt") // the prompt is a text or a list of messages, and may be missing
+	prompt, isText := value.(string)
+	var chat *data.Chat
+	if !isText && value != nil {
+		var reason string
+		if prompt, chat, reason = row.Prompt(value); reason != "" {
+			return fmt.Errorf("field %q: %s", "prompt", reason)
+		}
+	}
+	*l = SampleLine{Stated: given.Response != nil, Sample: reward.Sample{
+		Problem: data.Problem{ID: prompt, Text: prompt, Chat: chat, Answers: answers}, Prompt: prompt, PromptIDs: given.PromptIDs,
+		IDs: given.IDs, Truncated: given.Truncated,
+	}}
+	if l.Stated {
+		l.Sample.Response = *given.Response
+	}
+	if given.PromptText != nil {
+		l.Sample.Prompt = *given.PromptText
+	}
+	if len(id) == 1 {
+		l.Sample.Problem.ID = id[0]
+	}
+	l.Group = l.Sample.Problem.ID
+	return l.complete(row, given.Turns)
+}
+
+// complete reads what a run has written of an episode. As in training the last turn is graded, unless
+// the environment has given rewards or could not go on.
+func (l *SampleLine) complete(line data.Object, turns []byte) error {
+	s := &l.Sample
 	_, ofRun := line.Get("reward") // a line of a run's rollouts; others are written by users
-	s.Problem.Fields, later = columnsOf(line, ofRun)
+	s.Problem.Fields, l.Later = columnsOf(line, ofRun)
 	var played rundir.Turns
 	if err := strict.JSON(turns, &played); len(turns) > 0 && ofRun && err != nil {
-		return nil, later, fmt.Errorf(`field "turns": %w`, err)
+		return fmt.Errorf(`field "turns": %w`, err)
 	}
 	if failed, _ := line.Get("failed"); failed == true && ofRun {
 		reason, _ := line.Get("reason")
-		known = &reward.Score{Skip: true, Reason: fmt.Sprint(reason)}
+		l.Known = &reward.Score{Skip: true, Reason: fmt.Sprint(reason)}
 	}
 	if part, _ := line.Get("part"); part == true && ofRun {
-		known = &reward.Score{Skip: true, Reason: "an earlier segment of an episode, which is graded by its last one"}
+		l.Known = &reward.Score{Skip: true, Reason: "an earlier segment of an episode, which is graded by its last one"}
 	}
 	if len(played) == 0 || played[0].Author != rundir.Policy { // else a column of the problem has this name
-		return known, later, nil
+		return nil
 	}
 	if err := played.Check(len(s.IDs)); err != nil {
-		return known, later, err
+		return err
 	}
 	last := played.Last()
 	for _, turn := range played {
@@ -234,10 +291,10 @@ func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.S
 		}
 	}
 	s.Response, s.IDs = last.Text, s.IDs[last.From:last.To]
-	if sum, rewarded := played.Earned(); rewarded && known == nil {
-		known = reward.Earned(sum)
+	if sum, rewarded := played.Earned(); rewarded && l.Known == nil {
+		l.Known = reward.Earned(sum)
 	}
-	return known, later, nil
+	return nil
 }
 
 // columnsOf returns the columns of the problem that a line has, and whether they are in the

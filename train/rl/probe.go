@@ -31,6 +31,28 @@ type Probed struct {
 	Record   metrics.Record `json:"figures"`
 }
 
+// Lines says what a probe has found, but for what is wrong.
+func (p Probe) Lines() (lines [][2]string) {
+	for _, w := range p.Ways {
+		text := fmt.Sprintf("reward %.3f", w.Record.Float("reward"))
+		if w.PassAt != nil {
+			text += fmt.Sprintf(", pass@8 %.2f", *w.PassAt)
+		}
+		for _, x := range [][2]string{
+			{"truncated_share", "cut off"}, {"no_answer_share", "without an answer"}, {"frac_reward_zero_std", "of the groups with equal rewards"},
+		} {
+			if share := w.Record.Float(x[0]); share > 0 {
+				text += fmt.Sprintf(", %.0f %% %s", 100*share, x[1])
+			}
+		}
+		lines = append(lines, [2]string{"template " + w.Template, fmt.Sprintf("%s, %.0f tokens", text, w.Record.Float("response_length/mean"))})
+	}
+	if p.Round > 0 {
+		lines = append(lines, [2]string{"time", fmt.Sprintf("about %s a round, %s in all", metrics.About(p.Round), metrics.About(p.Run))})
+	}
+	return lines
+}
+
 // probeSize is the number of problems of a probe, and of the responses to each.
 const probeSize = 8
 

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/internal/strict"
 )
@@ -19,30 +18,30 @@ import (
 // maxLine bounds one line of JSONL input, in bytes, its newline included.
 const maxLine = 64 << 20
 
-// openInput opens the file called name for reading; "-" is stdin. The second result is
+// OpenInput opens the file called name for reading; "-" is stdin. The second result is
 // the name for messages. what is the kind of file, for messages.
-func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
+func OpenInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
 	if name == "-" {
-		if cli.IsTerminal(stdin) {
+		if IsTerminal(stdin) {
 			slog.Info("reading the " + what + " from the terminal until Ctrl-D; --help says what it may be")
 		}
 		return io.NopCloser(stdin), "stdin", nil
 	}
 	f, err := files.Stream(name)
 	if err != nil {
-		return nil, "", unreadable(what, name, err, "- is stdin")
+		return nil, "", Unreadable(what, name, err, "- is stdin")
 	}
 	return f, name, nil
 }
 
-// eachRow decodes each line of r into a T and calls do with the row's index from 0, the
+// EachRow decodes each line of r into a T and calls do with the row's index from 0, the
 // line's number from 1, and the row. It skips empty lines and ends at the first error; a
 // reading error names the place as name:line. Keys that T does not have are ignored, so
 // that rows may have further fields.
-func eachRow[T any](r io.Reader, name string, do func(index, number int, row T) error) error {
+func EachRow[T any](r io.Reader, name string, do func(index, number int, row T) error) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	for index, number := 0, 1; ; number++ {
-		line, err := readLine(in)
+		line, err := ReadLine(in)
 		if err == io.EOF {
 			return nil
 		}
@@ -66,10 +65,10 @@ func eachRow[T any](r io.Reader, name string, do func(index, number int, row T) 
 	}
 }
 
-// readLine returns the next line without its newline, which the last line need
+// ReadLine returns the next line without its newline, which the last line need
 // not have. io.EOF means that there is no further line. A line that is not UTF-8 is an
 // error.
-func readLine(in *bufio.Reader) ([]byte, error) {
+func ReadLine(in *bufio.Reader) ([]byte, error) {
 	line, err := files.ReadLine(in, maxLine)
 	switch {
 	case err == bufio.ErrTooLong:
@@ -82,10 +81,10 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// answers are the lines of output that answer the rows of an input, in the order of the rows:
+// Answers are the lines of output that answer the rows of an input, in the order of the rows:
 // those of a row wait until all before it are answered. A row that cannot be answered has one
 // line with its error, and the others are answered as usual.
-type answers struct {
+type Answers struct {
 	Name     string    // of the input, for messages
 	Out      io.Writer // nil holds all lines until Out is set
 	Lines    int       // lines of one answer; 0 means one
@@ -99,7 +98,7 @@ type answers struct {
 }
 
 // Give answers a row by its line number k, from 0.
-func (a *answers) Give(row, k int, line any) error {
+func (a *Answers) Give(row, k int, line any) error {
 	if a.ended == nil {
 		a.ended = map[[2]int]any{}
 	}
@@ -108,7 +107,7 @@ func (a *answers) Give(row, k int, line any) error {
 }
 
 // Fail answers a row, which stands in the line number of the input, with its error.
-func (a *answers) Fail(row, number int, err error) error {
+func (a *Answers) Fail(row, number int, err error) error {
 	if a.failed == nil {
 		a.failed = map[int]bool{}
 	}
@@ -125,17 +124,17 @@ func (a *answers) Fail(row, number int, err error) error {
 }
 
 // Count counts an error of a line whose answer is written elsewhere.
-func (a *answers) Count(number int, err error) {
+func (a *Answers) Count(number int, err error) {
 	if a.count++; a.count == 1 {
 		a.first = fmt.Errorf("%s:%d: %w", a.Name, number, err)
 	}
 }
 
 // Flush writes the lines whose turn has come.
-func (a *answers) Flush() error {
+func (a *Answers) Flush() error {
 	for line, ok := a.ended[a.next]; ok && a.Out != nil; line, ok = a.ended[a.next] {
 		delete(a.ended, a.next)
-		if err := cli.WriteLine(a.Out, line); err != nil {
+		if err := WriteLine(a.Out, line); err != nil {
 			return err
 		}
 		if a.next[1]++; a.failed[a.next[0]] || a.next[1] >= a.Lines {
@@ -146,16 +145,16 @@ func (a *answers) Flush() error {
 }
 
 // Err returns the first error of a row, with their count if there are more.
-func (a *answers) Err() error {
+func (a *Answers) Err() error {
 	if a.count > 1 {
 		return fmt.Errorf("%w; %d lines have errors", a.first, a.count)
 	}
 	return a.first
 }
 
-// unreadable returns an error that says why a file cannot be read. what is the
+// Unreadable returns an error that says why a file cannot be read. what is the
 // flag or the kind of file; remedy says what to name if the file does not exist.
-func unreadable(what, name string, err error, remedy string) error {
+func Unreadable(what, name string, err error, remedy string) error {
 	var at *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bytes"
@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// readAll collects what eachRow gives: the rows as "line:text" and the error.
+// readAll collects what EachRow gives: the rows as "line:text" and the error.
 func readAll(r io.Reader) (rows []string, err error) {
 	type row struct {
 		Text string `json:"text"`
 	}
-	err = eachRow(r, "in.jsonl", func(index, number int, line row) error {
+	err = EachRow(r, "in.jsonl", func(index, number int, line row) error {
 		if index != len(rows) {
 			return fmt.Errorf("row %d has the index %d", len(rows), index)
 		}
@@ -82,7 +82,7 @@ func TestEachRowLong(t *testing.T) {
 // error gets one line, however many lines other rows get.
 func TestAnswers(t *testing.T) {
 	var w bytes.Buffer
-	a := answers{Name: "in.jsonl", Lines: 2, Numbered: true}
+	a := Answers{Name: "in.jsonl", Lines: 2, Numbered: true}
 	if err := a.Fail(1, 7, errors.New("no prompt")); err != nil {
 		t.Fatal(err)
 	}

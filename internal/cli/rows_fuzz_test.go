@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func FuzzEachRow(f *testing.F) {
 			Messages  []struct{ Role, Content string }
 		}
 		last := 0
-		err := eachRow(bytes.NewReader(text), "in", func(_, number int, _ row) error {
+		err := EachRow(bytes.NewReader(text), "in", func(_, number int, _ row) error {
 			if number <= last || number > bytes.Count(text, []byte("\n"))+1 {
 				t.Fatalf("line %d after line %d", number, last)
 			}

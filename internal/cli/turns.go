@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+// Turns are the turns of a conversation that somebody types, or the lines of a file.
+type Turns struct {
+	Number int  // of the newest line; lines count from 1
+	Typed  bool // the turns are typed on a terminal
+
+	signals chan os.Signal
+	presses int // of Ctrl-C since the newest line
+	lines   chan typedLine
+	read    func() (string, error)
+	restore func() // gives the terminal back as it was
+	pending bool   // a line is being read
+}
+
+// A typedLine is a line, or the error of reading it.
+type typedLine struct {
+	text string
+	err  error
+}
+
+// errPressed is the error of a line that Ctrl-C ended.
+var errPressed = errors.New("interrupted")
+
+// ReadTurns reads turns, with line editing where both ends are a terminal. prompts is where it asks
+// for a line without editing.
+func ReadTurns(in io.Reader, to, prompts io.Writer) *Turns {
+	out := Screen(to)
+	t := &Turns{signals: make(chan os.Signal, 8), Typed: IsTerminal(in), lines: make(chan typedLine, 1), restore: func() {}}
+	if t.Typed && out != nil && os.Getenv("TERM") != "dumb" {
+		t.edit(in.(*os.File), out)
+	} else {
+		lines := bufio.NewReader(in)
+		t.read = func() (string, error) {
+			if t.Typed {
+				fmt.Fprint(prompts, "> ")
+			}
+			line, err := ReadLine(lines)
+			if err != nil && err != io.EOF {
+				err = fmt.Errorf("stdin:%d: %w", t.Number+1, err)
+			}
+			if err == nil && t.Number == 0 {
+				line = bytes.TrimPrefix(line, []byte("\ufeff")) // a byte order mark
+			}
+			return string(line), err
+		}
+	}
+	signal.Notify(t.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	return t
+}
+
+// Close gives the terminal back, and lets signals end the program again.
+func (t *Turns) Close() {
+	signal.Stop(t.signals)
+	t.restore()
+}
+
+// edit reads lines with line editing. The terminal is raw only while it does.
+func (t *Turns) edit(in, out *os.File) {
+	keys := &keyReader{in: in}
+	line := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{keys, out}, "> ")
+	var state atomic.Pointer[term.State] // a signal may restore it while a line is read
+	t.restore = func() {
+		if s := state.Swap(nil); s != nil {
+			line.SetBracketedPasteMode(false)
+			term.Restore(int(in.Fd()), s)
+		}
+	}
+	t.read = func() (text string, err error) {
+		if w, h, err := term.GetSize(int(out.Fd())); err == nil && w > 0 {
+			line.SetSize(w, h)
+		}
+		was, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return "", err
+		}
+		state.Store(was)
+		line.SetBracketedPasteMode(true)
+		defer t.restore()
+		for {
+			part, err := line.ReadLine()
+			if keys.pressed {
+				keys.pressed = false
+				return "", errPressed
+			}
+			text += part
+			if !errors.Is(err, term.ErrPasteIndicator) {
+				return text, err
+			}
+			text += "\n" // pasted lines are one turn
+		}
+	}
+}
+
+// A keyReader reads what is typed. Ctrl-C, which ends a line as Ctrl-D does, becomes
+// the keys that empty the line and end it, and is noted.
+type keyReader struct {
+	in      io.Reader
+	rest    []byte // bytes that were read and not handed out yet
+	pressed bool
+}
+
+// Read implements io.Reader.
+func (k *keyReader) Read(p []byte) (int, error) {
+	if len(k.rest) == 0 {
+		n, err := k.in.Read(p[:max(1, len(p)-2)])
+		k.rest = append(k.rest, p[:n]...)
+		if n == 0 {
+			return 0, err
+		}
+	}
+	const ctrlC, endOfLine, eraseLine = 3, 5, 21
+	if k.rest[0] == ctrlC && len(p) >= 3 {
+		k.rest, k.pressed = nil, true // Ctrl-C also takes back what was typed before it
+		return copy(p, []byte{endOfLine, eraseLine, '\r'}), nil
+	}
+	n := bytes.IndexByte(k.rest, ctrlC)
+	if n < 0 || len(p) < 3 {
+		n = len(k.rest)
+	}
+	n = copy(p, k.rest[:n])
+	k.rest = k.rest[n:]
+	return n, nil
+}
+
+// Next returns the next turn; io.EOF means that there are no more.
+func (t *Turns) Next(ctx context.Context) (string, error) {
+	for {
+		if !t.pending {
+			t.pending = true
+			go func() {
+				text, err := t.read()
+				t.lines <- typedLine{text, err}
+			}()
+		}
+		select {
+		case line := <-t.lines:
+			t.pending = false
+			switch {
+			case line.err == errPressed:
+				if t.press() {
+					return "", io.EOF
+				}
+				continue
+			case line.err != nil:
+				if t.Typed && line.err == io.EOF {
+					fmt.Fprintln(os.Stderr)
+				}
+				return "", line.err
+			}
+			t.Number, t.presses = t.Number+1, 0
+			text := strings.TrimSpace(line.text)
+			if text == "" {
+				continue
+			}
+			return text, nil
+		case s := <-t.signals:
+			if s != os.Interrupt || !t.Typed {
+				return "", leftBy(s)
+			}
+			if t.press() {
+				return "", io.EOF
+			}
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// press counts a Ctrl-C while nothing is answered, and reports whether it leaves.
+func (t *Turns) press() (leave bool) {
+	if t.presses++; t.presses < 2 {
+		slog.Info("Ctrl-C again leaves, as does Ctrl-D")
+	}
+	return t.presses >= 2
+}
+
+// leftBy is the error of a chat that a signal ended.
+func leftBy(s os.Signal) error { return Interrupted{Signal: s, Next: "the conversation is gone"} }
+
+// Answering returns a context that Ctrl-C cancels while an answer is sampled. done
+// releases it, and returns an error if a signal ends the chat.
+func (t *Turns) Answering() (ctx context.Context, done func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, finished := make(chan struct{}), make(chan error)
+	go func() {
+		var leave error
+		for {
+			select {
+			case s := <-t.signals:
+				if t.presses++; s != os.Interrupt || t.presses >= 2 {
+					leave = leftBy(s)
+				}
+				cancel()
+			case <-ended:
+				finished <- leave
+				return
+			}
+		}
+	}()
+	return ctx, func() error {
+		close(ended)
+		defer cancel()
+		return <-finished
+	}
+}
