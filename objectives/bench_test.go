@@ -24,7 +24,7 @@ func benchmarkBatch() (objectives.Batch, [][]float64) {
 	return b, b.Zeros()
 }
 
-// BenchmarkObjectives is what a step spends in each objective: its loss and its weights.
+// BenchmarkObjectives is what a step spends in each objective: its loss, its weights and its figures.
 func BenchmarkObjectives(b *testing.B) {
 	for _, name := range builtIn {
 		b.Run(name, func(b *testing.B) {
@@ -37,6 +37,9 @@ func BenchmarkObjectives(b *testing.B) {
 			for b.Loop() {
 				objectives.Weights(o, batch, w)
 				objectives.Loss(o, batch, batch)
+				if d, ok := o.(objectives.Diagnoser); ok {
+					d.Diagnose(batch)
+				}
 			}
 		})
 	}

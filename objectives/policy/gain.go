@@ -23,12 +23,12 @@ func (x *response) gains() {
 			r[j] = math.Exp(l)
 		}
 	}
-	g, all, asked, slopes := x.g[:len(r)], x.diagnose, x.diagnose || x.slopes, x.slopes
+	g, diagnose, slopes, cuts := x.g[:len(r)], x.diagnose, x.slopes, 0
 	for j, a := range x.a[:len(r)] {
 		c := &x.bounds[math.Float64bits(a)>>63] // by the sign, without a branch that nobody can predict
 		if a == 0 {
 			c = &x.bounds[2]
-			if !all { // the ratio may be infinite
+			if !diagnose { // the ratio may be infinite
 				g[j] = 0
 				continue
 			}
@@ -38,15 +38,20 @@ func (x *response) gains() {
 			c = &of
 		}
 		bounded := max(c.low, min(r[j], c.high))
-		if asked && bounded != r[j] {
-			x.cuts++
-			if slopes {
-				g[j] = 0
-				continue
+		if diagnose {
+			cut := 0 // a number, so that no branch depends on the ratio
+			if bounded != r[j] {
+				cut = 1
 			}
+			cuts += cut
+		}
+		if slopes && bounded != r[j] {
+			g[j] = 0
+			continue
 		}
 		g[j] = a * bounded
 	}
+	x.cuts = cuts
 }
 
 // gated sets g and cuts by the gate, with r = e^l and l within the limit:
