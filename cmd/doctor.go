@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -112,37 +111,12 @@ func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error 
 				ranks.Report
 			}{v, found})
 		}
-		printRanks(c.OutOrStdout(), v, found)
-		return nil
+		var head summaryTable
+		head.add("onering", "%s, %s", v.Version, v.commit())
+		return cmp.Or(append(head, found.Lines()...).write(c.OutOrStdout()), found.Print(c.OutOrStdout()))
 	})
 	if !found {
 		return usagef("doctor --mpi looks at ranks that a launcher of MPI started: mpirun -n 2 onering doctor --mpi")
 	}
 	return err
-}
-
-// printRanks prints tables of the ranks of a run and of the links between them, with measured latencies.
-func printRanks(w io.Writer, v buildVersion, r ranks.Report) {
-	var head summaryTable
-	head.add("onering", "%s, %s", v.Version, v.commit())
-	head.add("launcher", "%s, %d ranks", r.Launcher, len(r.Ranks))
-	head.add("library", "%s (%s)", r.Library.Name, r.Library.Path)
-	head.add("", "%s", map[bool]string{true: "takes pointers to a GPU's memory",
-		false: "takes no pointers to a GPU's memory: messages pass through the host's"}[r.CUDAAware])
-	head.write(w)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\nrank\thost\tlocal\tpid\tcores\tonnxruntime\tdevices\n")
-	for _, k := range r.Ranks {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%s\t%s\n", k.Rank, k.Host, k.LocalRank, k.PID, k.CPUs, cmp.Or(k.Library, "none"),
-			cmp.Or(strings.Join(k.Devices, ", "), "no GPU"))
-	}
-	t.Flush()
-	if len(r.Links) == 0 {
-		return
-	}
-	fmt.Fprintf(t, "\nlink\tlatency\tbandwidth\twhile all send\n")
-	for _, l := range r.Links {
-		fmt.Fprintf(t, "%d to %d\t%.1f µs\t%.2f GB/s\t%.2f GB/s\n", l.From, l.To, l.Latency, l.Bandwidth, l.Ring)
-	}
-	t.Flush()
 }

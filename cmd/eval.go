@@ -191,7 +191,7 @@ func (x *evaluation) open(c *cobra.Command) (err error) {
 	if x.by.Reward, err = reward.WithExtract(x.config.Reward.Rule, x.config.Eval.Extract); err != nil {
 		return usageError{err}
 	}
-	x.Reward, x.Extract = describeReward(x.config), reward.Extract(x.by.Reward)
+	x.Reward, x.Extract = x.config.Reward.Describe(), reward.Extract(x.by.Reward)
 	specs := slices.Clone(x.Suites)
 	for i := range specs {
 		if specs[i], err = localSuite(c, specs[i]); err != nil {
@@ -276,30 +276,6 @@ func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, e
 		own = responses.Seen()
 	}
 	return responses, addOthers(t, own, err, func(r eval.Response) error { return responses.Add(r) })
-}
-
-// describeReward states the settings of a reward in a line; nothing for the default reward,
-// whatever its rule of extraction, which eval.Settings.Extract states.
-func describeReward(c rl.Config) string {
-	text := func(c rl.Config) string {
-		var list []string
-		for _, s := range settings.Sections(&c) {
-			for _, f := range s.Fields {
-				if section, ok := strings.CutPrefix(s.Name+".", "reward."); ok {
-					list = append(list, fmt.Sprintf("%s%s=%v", section, f.Key, f.Value))
-				}
-			}
-		}
-		return strings.Join(list, " ")
-	}
-	plain := rl.Default()
-	if rule, err := reward.WithExtract(plain.Reward.Rule, reward.Extract(c.Reward.Rule)); err == nil {
-		plain.Reward.Rule = rule
-	}
-	if s := text(c); s != text(plain) {
-		return s
-	}
-	return ""
 }
 
 // sample samples and grades what is missing. With several ranks each takes its share of

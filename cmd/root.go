@@ -230,8 +230,8 @@ func newRoot() *cobra.Command {
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
 	exclusive(root, "quiet", "verbose")
 	root.AddCommand(
-		newChat(), newData(), newDoctor(), newDPO(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
-		newImport(), newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newSFT(), newStep(), newSweep(),
+		newChat(), newData(), newDoctor(), newTuned("dpo"), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
+		newImport(), newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newTuned("sft"), newStep(), newSweep(),
 		newTokenize(), newTrain(), newVerify(), newVersion(), newWatch(), newWeights(),
 	)
 	root.Flags().BoolVar(&shown, "version", false, "print the version of this program")

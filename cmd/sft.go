@@ -22,16 +22,8 @@ import (
 	"onering/train/sft"
 )
 
-func newSFT() *cobra.Command {
-	return newTuned("sft", "model", "lora", "data", "optimizer", "train", "runtime", "distributed", "output")
-}
-
-func newDPO() *cobra.Command {
-	return newTuned("dpo", "model", "lora", "data", "preference", "optimizer", "train", "runtime", "distributed", "output")
-}
-
-// newTuned makes the command sft or dpo, with flags for the settings of the sections.
-func newTuned(name string, sections ...string) *cobra.Command {
+// newTuned makes the command sft or dpo, with flags for all of its settings.
+func newTuned(name string) *cobra.Command {
 	x := &sftCommand{choice: &choice{given: newTuning(name, ""), all: true, command: settings.Command{Name: name, Flags: map[string]string{}}},
 		runOptions: runOptions{Report: true}}
 	c := newCommand(name, x, func(c *cobra.Command, _ []string) error {
@@ -45,7 +37,11 @@ func newTuned(name string, sections ...string) *cobra.Command {
 		}
 		return t.End(x.runOn(c, t, config))
 	})
-	x.register(c, sections...)
+	var all []string
+	for _, t := range settings.Sections(x.given) {
+		all = append(all, t.Name)
+	}
+	x.register(c, all...)
 	c.Args = cobra.ArbitraryArgs
 	return c
 }

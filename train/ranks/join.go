@@ -1,12 +1,15 @@
 package ranks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	goruntime "runtime"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"onering/runtime"
@@ -141,6 +144,34 @@ type Report struct {
 	CUDAAware bool         `json:"cuda_aware"`
 	Ranks     []rankReport `json:"ranks"` // set on the first rank only
 	Links     []mpi.Link   `json:"links"`
+}
+
+// Lines says what connects the ranks, as a table of two columns.
+func (r Report) Lines() [][2]string {
+	takes := "takes no pointers to a GPU's memory: messages pass through the host's"
+	if r.CUDAAware {
+		takes = "takes pointers to a GPU's memory"
+	}
+	return [][2]string{{"launcher", fmt.Sprintf("%s, %d ranks", r.Launcher, len(r.Ranks))}, {"library", fmt.Sprintf("%s (%s)", r.Library.Name, r.Library.Path)}, {"", takes}}
+}
+
+// Print prints tables of the ranks and of the links between them, with measured latencies.
+func (r Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "\nrank\thost\tlocal\tpid\tcores\tonnxruntime\tdevices\n")
+	for _, k := range r.Ranks {
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%s\t%s\n", k.Rank, k.Host, k.LocalRank, k.PID, k.CPUs, cmp.Or(k.Library, "none"),
+			cmp.Or(strings.Join(k.Devices, ", "), "no GPU"))
+	}
+	err := t.Flush()
+	if len(r.Links) == 0 {
+		return err
+	}
+	fmt.Fprintf(t, "\nlink\tlatency\tbandwidth\twhile all send\n")
+	for _, l := range r.Links {
+		fmt.Fprintf(t, "%d to %d\t%.1f µs\t%.2f GB/s\t%.2f GB/s\n", l.From, l.To, l.Latency, l.Bandwidth, l.Ring)
+	}
+	return cmp.Or(err, t.Flush())
 }
 
 // A rankReport is a rank's description of itself.

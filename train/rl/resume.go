@@ -169,6 +169,31 @@ func (c environmentConfig) Describe() string {
 	return strings.Join(list, " ")
 }
 
+// Describe states the settings of a reward in a line; "" for the default reward, whatever its rule of
+// extraction, which eval.Settings.Extract states.
+func (c RewardConfig) Describe() string {
+	text := func(c RewardConfig) string {
+		whole, list := Default(), []string(nil)
+		whole.Reward = c
+		for _, s := range settings.Sections(&whole) {
+			for _, f := range s.Fields {
+				if section, ok := strings.CutPrefix(s.Name+".", "reward."); ok {
+					list = append(list, fmt.Sprintf("%s%s=%v", section, f.Key, f.Value))
+				}
+			}
+		}
+		return strings.Join(list, " ")
+	}
+	plain := Default().Reward
+	if rule, err := reward.WithExtract(plain.Rule, reward.Extract(c.Rule)); err == nil {
+		plain.Rule = rule
+	}
+	if s := text(c); s != text(plain) {
+		return s
+	}
+	return ""
+}
+
 // eachField visits an objective's exported fields, one by one: the objective as a whole
 // could encode as its state.
 func eachField(v reflect.Value, visit func(f reflect.StructField, v reflect.Value)) {
