@@ -62,10 +62,7 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		return err
 	}
 	if e.Mine != nil {
-		numbers := w.keepMine()
-		if e.Journal != nil {
-			e.Journal = reward.Renumbered{Journal: e.Journal, Numbers: numbers}
-		}
+		w.keepMine()
 	}
 	if len(w.tasks) == 0 {
 		return nil
@@ -124,16 +121,15 @@ func (w *wanted) addTasks(ctx context.Context) error {
 	return nil
 }
 
-// keepMine drops the tasks that are not sampled here, and returns the indexes of the others.
-func (w *wanted) keepMine() (numbers []int) {
+// keepMine drops the tasks that are not sampled here.
+func (w *wanted) keepMine() {
 	tasks, places := w.tasks, w.places
 	w.tasks, w.places = nil, nil
 	for i := range tasks {
 		if w.Mine(i) {
-			w.tasks, w.places, numbers = append(w.tasks, tasks[i]), append(w.places, places[i]), append(numbers, i)
+			w.tasks, w.places = append(w.tasks, tasks[i]), append(w.places, places[i])
 		}
 	}
-	return numbers
 }
 
 // addTask adds the task for the missing responses to a problem. A vocabulary that cannot
@@ -177,7 +173,7 @@ func (w *wanted) addTask(ctx context.Context, p data.Problem, key uint64, at pla
 		}
 	}
 	g.Samples = at.samples
-	w.tasks = append(w.tasks, reward.Task{Group: g, Prompt: text, Request: r})
+	w.tasks = append(w.tasks, reward.Task{Group: g, Prompt: text, Request: r, Number: len(w.tasks)})
 	w.places = append(w.places, at)
 	return nil
 }

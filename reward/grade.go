@@ -43,6 +43,7 @@ type Task struct {
 	environment.Group
 	Prompt  string // the text of Request.Prompt
 	Request sampler.Request
+	Number  int // its number for the journal, in a list of which these tasks may be a part
 }
 
 // A Graded is a response with its text and its score.
@@ -188,7 +189,7 @@ func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, erro
 			Response: g.Decode(last), IDs: last, Earlier: g.earlier(*x), LogProb: logp, Truncated: x.Truncated() && !g.GradeTruncated,
 		})
 	}
-	scores, err := g.ScoreRest(ctx, out[0].Request, out[0].Sample, group, known)
+	scores, err := g.ScoreRest(ctx, t.Number, out[0].Sample, group, known)
 	if err != nil {
 		return nil, fmt.Errorf("reward: problem %q: %w", t.Problem.ID, err)
 	}
@@ -311,21 +312,4 @@ type Journal interface {
 	Find(task, sample int, group []Sample) []Score
 	// Keep stores scores. An error ends the sampling.
 	Keep(task, sample int, group []Sample, scores []Score) error
-}
-
-// A Renumbered is a Journal for some of the tasks of a larger list: Numbers are their
-// numbers in the list.
-type Renumbered struct {
-	Journal
-	Numbers []int
-}
-
-// Find implements Journal.
-func (r Renumbered) Find(task, sample int, group []Sample) []Score {
-	return r.Journal.Find(r.Numbers[task], sample, group)
-}
-
-// Keep implements Journal.
-func (r Renumbered) Keep(task, sample int, group []Sample, scores []Score) error {
-	return r.Journal.Keep(r.Numbers[task], sample, group, scores)
 }

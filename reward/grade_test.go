@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -236,5 +237,35 @@ func TestRegister(t *testing.T) {
 			}()
 			register()
 		}()
+	}
+}
+
+// A ledger is a journal that notes the numbers of the tasks whose scores it keeps.
+type ledger struct {
+	mu   sync.Mutex
+	kept map[int]int // how many scores, by task
+}
+
+func (l *ledger) Find(int, int, []reward.Sample) []reward.Score { return nil }
+
+func (l *ledger) Keep(task, _ int, group []reward.Sample, _ []reward.Score) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept[task] += len(group)
+	return nil
+}
+
+// TestJournalNumbers: a journal knows a task by its number, wherever it stands among the tasks.
+func TestJournalNumbers(t *testing.T) {
+	journal, some := &ledger{kept: map[int]int{}}, tasks(3, 2)
+	for i := range some {
+		some[i].Number = 10 - i
+	}
+	g := reward.Grader{Reward: &rule{score: byLength}, Decode: letters, Together: true, Journal: journal}
+	if _, err := g.Sample(t.Context(), sampler.Lane(coins{4}), options, some, func(reward.Graded) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := (map[int]int{10: 2, 9: 2, 8: 2}); !maps.Equal(journal.kept, want) {
+		t.Errorf("kept %v, want %v", journal.kept, want)
 	}
 }

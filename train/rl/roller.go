@@ -149,7 +149,6 @@ func (c Config) sampled() int {
 func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
 	c := r.config.Rollout
 	var tasks []reward.Task
-	var numbers []int // draw numbers of their problems
 	k, each := c.SamplesPerPrompt, c.SamplesPerPrompt+r.greedy
 	at := func(problem, sample int) int { // index in out of each rollout
 		if sample == k {
@@ -178,8 +177,8 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 			}
 		}
 		if failed == nil {
-			task.Request.ID, task.Request.Samples, task.Request.LastGreedy = id, each, each > k
-			tasks, numbers = append(tasks, task), append(numbers, i)
+			task.Number, task.Request.ID, task.Request.Samples, task.Request.LastGreedy = i, id, each, each > k
+			tasks = append(tasks, task)
 		}
 	}
 	if len(tasks) == 0 {
@@ -189,8 +188,8 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	if err != nil {
 		return nil, sampler.Stats{}, err
 	}
-	stats, err := r.grader(n, numbers).Sample(ctx, r.lanes, options, tasks, func(g reward.Graded) error {
-		x := &out[at(numbers[g.Request], g.Sample)]
+	stats, err := r.grader(n).Sample(ctx, r.lanes, options, tasks, func(g reward.Graded) error {
+		x := &out[at(tasks[g.Request].Number, g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Kept = g.Kept
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
@@ -209,11 +208,11 @@ func (r *roller) options() (o sampler.Options, err error) {
 	return o, r.policy.Ends(&o, r.prompter.Template)
 }
 
-// grader returns what grades the responses of round n to the problems of these numbers.
-func (r *roller) grader(n int, numbers []int) reward.Grader {
+// grader returns what grades the responses of round n.
+func (r *roller) grader(n int) reward.Grader {
 	g := r.grading
 	if page := r.grades.at(n, fmt.Sprint("round ", n+1)); page != nil {
-		g.Journal, g.Notes = reward.Renumbered{Journal: page, Numbers: numbers}, page
+		g.Journal, g.Notes = page, page
 	}
 	return g
 }
