@@ -152,7 +152,10 @@ func (r Report) Lines() [][2]string {
 	if r.CUDAAware {
 		takes = "takes pointers to a GPU's memory"
 	}
-	return [][2]string{{"launcher", fmt.Sprintf("%s, %d ranks", r.Launcher, len(r.Ranks))}, {"library", fmt.Sprintf("%s (%s)", r.Library.Name, r.Library.Path)}, {"", takes}}
+	return [][2]string{
+		{"launcher", fmt.Sprintf("%s, %d ranks", r.Launcher, len(r.Ranks))},
+		{"library", fmt.Sprintf("%s (%s)", r.Library.Name, r.Library.Path)}, {"", takes},
+	}
 }
 
 // Print prints tables of the ranks and of the links between them, with measured latencies.
