@@ -485,9 +485,9 @@ func (s *choice) take(c *cobra.Command) error {
 		case slices.Contains(settings.Names("objective"), arg) && failed != nil:
 			return usagef("unexpected argument %q: an objective is chosen with --objective %s", arg, arg)
 		case hasFile(arg, "config.json"):
-			return usagef("unexpected argument %q: a model is named with --model %s", arg, shellQuoted(arg))
+			return usagef("unexpected argument %q: a model is named with --model %s", arg, cli.ShellQuoted(arg))
 		case hasFile(arg, "run.toml"):
-			return usagef("unexpected argument %q: a run goes on with --resume --out %s, and another begins with its model by --model", arg, shellQuoted(arg))
+			return usagef("unexpected argument %q: a run goes on with --resume --out %s, and another begins with its model by --model", arg, cli.ShellQuoted(arg))
 		case c.Name() != "train" && c.Flags().Changed("data"):
 			return usagef("unexpected argument %q: the data are in %s already (--data)", arg, c.Flags().Lookup("data").Value)
 		case failed != nil && ext == "" && arg != "-" && !strings.ContainsAny(arg, ":*?/"):

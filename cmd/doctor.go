@@ -62,23 +62,23 @@ func writeDiagnosis(w io.Writer, v buildVersion, found runtime.Diagnosis) error 
 // printDiagnosis writes a table of two columns. device is the flag's value. The error
 // that ends the command tells the problems.
 func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device string) {
-	var t summaryTable
-	t.add("onering", "%s, %s", v.Version, v.commit())
-	t.add("platform", "%s/%s, %s", r.OS, r.Arch, r.Go)
-	t.add("processor", "%s, %d cores, %d threads", cmp.Or(r.CPU, "unknown"), r.CPUs, r.Threads)
+	var t cli.Table
+	t.Add("onering", "%s, %s", v.Version, v.commit())
+	t.Add("platform", "%s/%s, %s", r.OS, r.Arch, r.Go)
+	t.Add("processor", "%s, %d cores, %d threads", cmp.Or(r.CPU, "unknown"), r.CPUs, r.Threads)
 	if len(r.Features) > 0 {
-		t.add("", "%s", strings.Join(r.Features, " "))
+		t.Add("", "%s", strings.Join(r.Features, " "))
 	}
-	t.add("bfloat16", "%s", map[string]string{"avx512": "by AVX-512 BF16", "avx2": "by AVX2: with many rows no faster than float32",
+	t.Add("bfloat16", "%s", map[string]string{"avx512": "by AVX-512 BF16", "avx2": "by AVX2: with many rows no faster than float32",
 		"plain": "by plain C, which is slow"}[r.Kernels])
 	if l := r.Library; l == nil {
-		t.add("library", "none")
+		t.Add("library", "none")
 	} else {
-		t.add("library", "%s (%s)", l.Path, l.Found)
-		t.add("", "ONNX Runtime %s, providers %s", cmp.Or(l.Version, "of unknown version"), strings.Join(l.Providers, " "))
-		t.add("", "sha256 %s", l.SHA256)
+		t.Add("library", "%s (%s)", l.Path, l.Found)
+		t.Add("", "ONNX Runtime %s, providers %s", cmp.Or(l.Version, "of unknown version"), strings.Join(l.Providers, " "))
+		t.Add("", "sha256 %s", l.SHA256)
 		if l.Origin != "" {
-			t.add("", "fetched with %s", l.Origin)
+			t.Add("", "fetched with %s", l.Origin)
 		}
 	}
 	if device == "auto" {
@@ -86,18 +86,18 @@ func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device str
 		if r.Device.Reason != "" {
 			name += ": " + r.Device.Reason
 		}
-		t.add("device", "auto is %s", name)
+		t.Add("device", "auto is %s", name)
 	}
-	t.add("cache", "%s", r.Cache)
+	t.Add("cache", "%s", r.Cache)
 	for _, c := range r.Clients {
-		t.add(c.Name, "%s", cmp.Or(c.Missing, c.Version))
+		t.Add(c.Name, "%s", cmp.Or(c.Missing, c.Version))
 	}
 	for _, p := range slices.Backward(r.Providers) {
 		for _, text := range p.Rows(p.Asked) {
-			t.add(text[0], "%s", text[1])
+			t.Add(text[0], "%s", text[1])
 		}
 	}
-	t.write(w)
+	t.Write(w)
 }
 
 // doctorMPI reports on the ranks of a run, on rank 0.
@@ -111,9 +111,9 @@ func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error 
 				ranks.Report
 			}{v, found})
 		}
-		var head summaryTable
-		head.add("onering", "%s, %s", v.Version, v.commit())
-		return cmp.Or(append(head, found.Lines()...).write(c.OutOrStdout()), found.Print(c.OutOrStdout()))
+		var head cli.Table
+		head.Add("onering", "%s, %s", v.Version, v.commit())
+		return cmp.Or(append(head, found.Lines()...).Write(c.OutOrStdout()), found.Print(c.OutOrStdout()))
 	})
 	if !found {
 		return usagef("doctor --mpi looks at ranks that a launcher of MPI started: mpirun -n 2 onering doctor --mpi")

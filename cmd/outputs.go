@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/train"
 )
@@ -30,7 +31,7 @@ func checkOutput(c *cobra.Command, flag, path string) error {
 			rel, _ := filepath.Rel(dir, real)
 			first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
 			if _, err := os.Lstat(filepath.Join(dir, "run.toml")); err == nil && rel != "report.html" && train.Folder(dir).Holds(first) {
-				of = nearest(real)
+				of = cli.Nearest(real)
 			}
 		}
 	}

@@ -250,7 +250,7 @@ func finishPushing(p *train.Pusher, run string) error {
 		return err
 	}
 	return unpushed{fmt.Errorf("the run is finished, but its last checkpoint could not be pushed to %s: onering push --model %s --to %s",
-		p.PushTo, shellQuoted(nearest(run)), p.PushTo)}
+		p.PushTo, cli.ShellQuoted(cli.Nearest(run)), p.PushTo)}
 }
 
 // unpushed is the error of a finished run whose last push failed.

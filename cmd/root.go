@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -21,7 +20,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -102,7 +100,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			// prints it, and the launcher ends the others.
 			time.Sleep(2 * time.Second)
 		}
-		for _, line := range errorLines(withFlags(command, err), args) {
+		for _, line := range cli.ErrorLines(withFlags(command, err), args) {
 			fmt.Fprintf(stderr, "onering: %s\n", line)
 		}
 	}
@@ -151,45 +149,6 @@ func withFlags(c *cobra.Command, err error) error {
 		}
 	}
 	return err
-}
-
-// errorLines splits joined errors into lines, so that each can be printed after the
-// program's name. A newline inside a name begins no new line, and long quotations are
-// shortened.
-func errorLines(err error, args []string) []string {
-	text := strings.TrimRight(err.Error(), "\n")
-	if at, ok := errors.AsType[*fs.PathError](err); ok {
-		args = append(slices.Clone(args), at.Path)
-	}
-	for _, arg := range args {
-		_, value, _ := strings.Cut(arg, "=")
-		for _, name := range []string{arg, value} {
-			if strings.Contains(strings.TrimRight(name, "\n"), "\n") || len(name) > longestQuote {
-				text = strings.ReplaceAll(text, name, shortened(strings.ReplaceAll(name, "\n", `\n`)))
-			}
-		}
-	}
-	return strings.Split(quotation.ReplaceAllStringFunc(text, func(q string) string {
-		return q[:1] + shortened(q[1:len(q)-1]) + q[len(q)-1:]
-	}), "\n")
-}
-
-// longestQuote is how many bytes of a quotation a message shows.
-const longestQuote = 200
-
-// quotation matches what %q writes.
-var quotation = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"`)
-
-// shortened returns the beginning of a long text.
-func shortened(text string) string {
-	if len(text) <= longestQuote {
-		return text
-	}
-	keep := longestQuote / 2
-	for !utf8.RuneStart(text[keep]) || text[keep-1] == '\\' {
-		keep--
-	}
-	return fmt.Sprintf("%s... (%d bytes)", text[:keep], len(text))
 }
 
 // walk calls f for c and all commands below it.
@@ -480,7 +439,7 @@ func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []stri
 		if validate(c, args[:n]) == nil {
 			named := ""
 			if model := c.Flags().Lookup("model"); model != nil && !model.Changed {
-				named = "; a model is named with --model " + shellQuoted(arg)
+				named = "; a model is named with --model " + cli.ShellQuoted(arg)
 			}
 			return fmt.Errorf("%q is an argument too many: %s%s", arg, c.UseLine(), named)
 		}

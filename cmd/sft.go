@@ -86,7 +86,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config)
 			}
 		}
 		slog.Info("the run is finished: there is nothing to resume; to train further from it, name it with --model", "folder", dir)
-		summaryTable(nil).print(c.OutOrStdout(), dir, nextTuned(config, nil))
+		printEnd(c.OutOrStdout(), nil, dir, nextTuned(config, nil))
 		return nil
 	}
 	if err := shareInput(c, t, config.Data.Train); err != nil {
@@ -123,22 +123,22 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config)
 
 // printTuned prints what was learned, where the result is and the next commands to type.
 func printTuned(w io.Writer, command string, config *sft.Config, end sft.Summary, list []data.Demonstration) {
-	var table summaryTable
+	var table cli.Table
 	what := map[string]string{"sft": "demonstrations", "dpo": "preferences"}[command]
-	table.add("trained", "%d %s, %d steps in %.1f s", end.Demonstrations, what, end.Steps, end.Seconds)
+	table.Add("trained", "%d %s, %d steps in %.1f s", end.Demonstrations, what, end.Steps, end.Seconds)
 	if len(end.Loss) == 2 {
-		table.add("loss", "%.4f in the first step, %.4f in the last", end.Loss[0], end.Loss[1])
+		table.Add("loss", "%.4f in the first step, %.4f in the last", end.Loss[0], end.Loss[1])
 	}
-	table.ending(end.Ending)
+	addEnding(&table, end.Ending)
 	if end.HeldOut != nil {
-		table.add("held out", "loss %.4f before, %.4f after", end.HeldOut[0], end.HeldOut[1])
+		table.Add("held out", "loss %.4f before, %.4f after", end.HeldOut[0], end.HeldOut[1])
 	}
 	var sets []string
 	for _, f := range end.Diagnoses {
-		table.add("diagnosis", "%s", f.Text)
+		table.Add("diagnosis", "%s", f.Text)
 		sets = append(sets, f.Set)
 	}
-	table.print(w, config.Output.Dir, append(remedied(command, config.Output.Dir, sets), nextTuned(config, list)...))
+	printEnd(w, table, config.Output.Dir, append(remedied(command, config.Output.Dir, sets), nextTuned(config, list)...))
 }
 
 // nextTuned returns commands that show what was learned from the list, of which nil is unknown.
@@ -149,7 +149,7 @@ func nextTuned(config *sft.Config, list []data.Demonstration) []string {
 	} else if len(list) > 0 && list[0].Whole {
 		prompt, _, _ = strings.Cut(list[0].Response, " ")
 	}
-	return []string{talk(" --model "+shellQuoted(nearest(config.Output.Dir)), config.Model.Template == "chat", prompt)}
+	return []string{talk(" --model "+cli.ShellQuoted(cli.Nearest(config.Output.Dir)), config.Model.Template == "chat", prompt)}
 }
 
 // refuseChanges returns an error if a finished run is resumed with other settings than its
@@ -169,7 +169,7 @@ func (s *sftCommand) refuseChanges(config *sft.Config) error {
 	was.Runtime = config.Runtime // a finished run computes nothing more
 	if changed := config.Changes(*was); changed != "" {
 		return fmt.Errorf("train: resume: the run in %s is finished, and since then %s: set it back, or train further "+
-			"from it with --model %s and another --out", dir, changed, shellQuoted(dir))
+			"from it with --model %s and another --out", dir, changed, cli.ShellQuoted(dir))
 	}
 	return nil
 }

@@ -13,9 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -160,7 +158,7 @@ func resumedFile(out, command string) (string, error) {
 	}
 	_, of, err := savedRun(out)
 	if err == nil && of != command {
-		err = usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, of, of, shellQuoted(out))
+		err = usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, of, of, cli.ShellQuoted(out))
 	}
 	return file, err
 }
@@ -320,11 +318,11 @@ func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions)
 	if err != nil || o.JSON {
 		return cmp.Or(err, cli.WriteLine(c.OutOrStdout(), p))
 	}
-	table := summaryTable(p.Lines())
+	table := cli.Table(p.Lines())
 	for _, f := range append(p.Planned, p.Found...) {
-		table.add("diagnosis", "%s", f.Text)
+		table.Add("diagnosis", "%s", f.Text)
 	}
-	return table.write(c.OutOrStdout())
+	return table.Write(c.OutOrStdout())
 }
 
 // servePrograms serves the policy to the programs that play the run's episodes, if there
@@ -380,21 +378,21 @@ func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Con
 
 // printSummary prints what was learned, where the result is and the next commands to type.
 func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
-	var t summaryTable
+	var t cli.Table
 	switch {
 	case s.Resumed == 0:
-		t.add("trained", "%d rounds, %d steps in %.1f s with %s", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
+		t.Add("trained", "%d rounds, %d steps in %.1f s with %s", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
 	case s.Resumed == s.Rounds:
-		t.add("trained", "%d rounds, %d steps with %s, all of them before it was resumed", s.Rounds, s.Steps, c.Objective.Name)
+		t.Add("trained", "%d rounds, %d steps with %s, all of them before it was resumed", s.Rounds, s.Steps, c.Objective.Name)
 	default:
-		t.add("trained", "%d rounds, %d steps with %s; %.1f s since round %d", s.Rounds, s.Steps, c.Objective.Name, s.Seconds, s.Resumed)
+		t.Add("trained", "%d rounds, %d steps with %s; %.1f s since round %d", s.Rounds, s.Steps, c.Objective.Name, s.Seconds, s.Resumed)
 	}
 	if s.Reward != nil {
 		form := ""
 		if rule := reward.Extract(c.Reward.Rule); rule != "" { // the form in which answers were expected
 			form = " (extract = " + rule + ")"
 		}
-		t.add("reward", "%.3f in the first round, %.3f in the last%s", s.Reward[0], s.Reward[1], form)
+		t.Add("reward", "%.3f in the first round, %.3f in the last%s", s.Reward[0], s.Reward[1], form)
 	}
 	for _, x := range s.Suites {
 		before, on := "", ""
@@ -404,60 +402,35 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 		if x.Problems > 0 {
 			on = fmt.Sprintf(", on %d held-out problems", x.Problems)
 		}
-		t.add(x.Suite, "pass@1 %s%.1f %%%s%s", before, 100*x.After, map[bool]string{true: " after"}[x.Before != nil], on)
+		t.Add(x.Suite, "pass@1 %s%.1f %%%s%s", before, 100*x.After, map[bool]string{true: " after"}[x.Before != nil], on)
 	}
 	if s.LogPGap > 0 { // otherwise no responses were compared
-		t.add("log-probs", "rollout and training differ by %.1e at most", s.LogPGap)
+		t.Add("log-probs", "rollout and training differ by %.1e at most", s.LogPGap)
 	}
-	t.ending(s.Ending)
+	addEnding(&t, s.Ending)
 	var sets []string
 	for _, f := range s.Diagnoses {
-		t.add("diagnosis", "%s", f.Text)
+		t.Add("diagnosis", "%s", f.Text)
 		sets = append(sets, f.Set)
 	}
-	t.print(w, s.Folder, append(remedied("train", s.Folder, sets), nextCommands(s, c)...))
+	printEnd(w, t, s.Folder, append(remedied("train", s.Folder, sets), nextCommands(s, c)...))
 }
 
-// A summaryTable is what the summary of a run says of it, by name.
-type summaryTable [][2]string
-
-func (t *summaryTable) add(name, format string, args ...any) {
-	*t = append(*t, [2]string{name, fmt.Sprintf(format, args...)})
-}
-
-// ending says how train.stop_when ended the run.
-func (t *summaryTable) ending(e train.Ending) {
+// addEnding says how train.stop_when ended the run.
+func addEnding(t *cli.Table, e train.Ending) {
 	if e.Early != "" {
-		t.add("ended early", "%s", e.Early)
+		t.Add("ended early", "%s", e.Early)
 	}
 	if e.Best != "" {
-		t.add("best", "%s", nearest(e.Best))
+		t.Add("best", "%s", cli.Nearest(e.Best))
 	}
 }
 
-// print prints the table and the run folder, and then the commands to type next.
-func (t summaryTable) print(w io.Writer, folder string, next []string) {
-	t.add("run folder", "%s", nearest(folder))
-	t.write(w)
+// printEnd prints the table of a run and its folder, and then the commands to type next.
+func printEnd(w io.Writer, t cli.Table, folder string, next []string) {
+	t.Add("run folder", "%s", cli.Nearest(folder))
+	t.Write(w)
 	fmt.Fprintf(w, "next\n%s\n", strings.Join(next, "\n")) // each command has its own line, to be copied
-}
-
-// write prints the table alone.
-func (t summaryTable) write(w io.Writer) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range t {
-		fmt.Fprintf(out, "%s\t%s\n", row[0], row[1])
-	}
-	return out.Flush()
-}
-
-// nearest returns the path relative to the working directory if that is shorter.
-func nearest(path string) string {
-	here, err := os.Getwd()
-	if rel, failed := filepath.Rel(here, path); err == nil && failed == nil && len(rel) < len(path) {
-		return rel
-	}
-	return path
 }
 
 // remedied returns the command that trains again with what was wrong in the run of a folder set to
@@ -466,23 +439,23 @@ func remedied(command, folder string, sets []string) []string {
 	if sets = slices.DeleteFunc(sets, func(s string) bool { return s == "" }); len(sets) == 0 {
 		return nil
 	}
-	folder = nearest(folder)
-	line := "onering " + command + " --config " + shellQuoted(filepath.Join(folder, "run.toml"))
+	folder = cli.Nearest(folder)
+	line := "onering " + command + " --config " + cli.ShellQuoted(filepath.Join(folder, "run.toml"))
 	for _, set := range sets {
-		line += " --set " + shellQuoted(set)
+		line += " --set " + cli.ShellQuoted(set)
 	}
-	return []string{line + " --out " + shellQuoted(folder+"-again")}
+	return []string{line + " --out " + cli.ShellQuoted(folder+"-again")}
 }
 
 // nextCommands returns commands that show what was learned. The commands take the
 // template and other settings from the run.
 func nextCommands(s rl.Summary, c rl.Config) []string {
-	model, tokenizer, suite := " --model "+shellQuoted(nearest(cmp.Or(s.Best, s.Folder))), s.Checkpoint, ""
+	model, tokenizer, suite := " --model "+cli.ShellQuoted(cli.Nearest(cmp.Or(s.Best, s.Folder))), s.Checkpoint, ""
 	if c.LoRA.On {
 		tokenizer = c.Model.Path
 	}
 	if len(c.Eval.Suites) == 0 && len(c.Data.Train) > 0 { // eval takes the suites of the run
-		suite = " --limit 10 --suite " + shellQuoted(c.Data.Train[0].Path)
+		suite = " --limit 10 --suite " + cli.ShellQuoted(c.Data.Train[0].Path)
 	}
 	chats := c.Model.Template == "chat" || c.Model.Template == tokenize.DefaultTemplate && canChat(tokenizer)
 	switch {
@@ -510,24 +483,13 @@ func talk(model string, chats bool, prompt string) string {
 		return "onering chat" + model
 	}
 	line, _ := json.Marshal(map[string]string{"prompt": prompt}) // texts are always encoded
-	return "echo " + shellQuoted(string(line)) + " | onering generate" + model
+	return "echo " + cli.ShellQuoted(string(line)) + " | onering generate" + model
 }
 
 // canChat reports whether the model in a folder has a chat template.
 func canChat(dir string) bool {
 	t, err := tokenize.Load(dir)
 	return err == nil && t.CheckChat() == nil
-}
-
-// shellQuoted puts quotes around a text that a shell would split or expand.
-func shellQuoted(text string) string {
-	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:,=@+", r)
-	}
-	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // maxRanks is more than the number of processors in any cluster on which MPI was started.
@@ -640,7 +602,7 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 	if asJSON {
 		err = cli.WriteLine(c.OutOrStdout(), e)
 	} else {
-		err = summaryTable(e.Lines()).write(c.OutOrStdout())
+		err = cli.Table(e.Lines()).Write(c.OutOrStdout())
 	}
 	if err != nil {
 		return err

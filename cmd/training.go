@@ -117,7 +117,7 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 		if saved, _ := os.ReadDir(filepath.Join(*j.dir, "checkpoints")); len(saved) == 0 {
 			next = "there is no checkpoint yet, and what the first round had sampled is lost; to begin again with the same settings: "
 		}
-		return end, cli.Interrupted{Signal: s, Next: next + "onering " + j.command + " --resume --out " + shellQuoted(nearest(*j.dir))}
+		return end, cli.Interrupted{Signal: s, Next: next + "onering " + j.command + " --resume --out " + cli.ShellQuoted(cli.Nearest(*j.dir))}
 	}
 	return end, err
 }

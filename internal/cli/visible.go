@@ -1,5 +1,5 @@
 // Package cli has what a program in a terminal needs, independent of commands: safe
-// printing, progress, logs and signals.
+// printing, tables, rows of JSON, typed turns, progress, logs and signals.
 package cli
 
 import (
@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -151,4 +154,43 @@ func WriteLine(w io.Writer, row any) error {
 	}
 	_, err := Raw(w).Write(line.Bytes())
 	return err
+}
+
+// ErrorLines splits joined errors into lines, so that each can be printed after the
+// program's name. A newline inside a name begins no new line, and long quotations are
+// shortened.
+func ErrorLines(err error, args []string) []string {
+	text := strings.TrimRight(err.Error(), "\n")
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		args = append(slices.Clone(args), at.Path)
+	}
+	for _, arg := range args {
+		_, value, _ := strings.Cut(arg, "=")
+		for _, name := range []string{arg, value} {
+			if strings.Contains(strings.TrimRight(name, "\n"), "\n") || len(name) > longestQuote {
+				text = strings.ReplaceAll(text, name, shortened(strings.ReplaceAll(name, "\n", `\n`)))
+			}
+		}
+	}
+	return strings.Split(quotation.ReplaceAllStringFunc(text, func(q string) string {
+		return q[:1] + shortened(q[1:len(q)-1]) + q[len(q)-1:]
+	}), "\n")
+}
+
+// longestQuote is how many bytes of a quotation a message shows.
+const longestQuote = 200
+
+// quotation matches what %q writes.
+var quotation = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"`)
+
+// shortened returns the beginning of a long text.
+func shortened(text string) string {
+	if len(text) <= longestQuote {
+		return text
+	}
+	keep := longestQuote / 2
+	for !utf8.RuneStart(text[keep]) || text[keep-1] == '\\' {
+		keep--
+	}
+	return fmt.Sprintf("%s... (%d bytes)", text[:keep], len(text))
 }

@@ -3,8 +3,12 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -112,5 +116,27 @@ func TestLineWriter(t *testing.T) {
 	}
 	if err := WriteLine(out, math.NaN()); err == nil || w.n != 2 {
 		t.Errorf("NaN: error %v, %d writes", err, w.n)
+	}
+}
+
+// TestErrorLines: no line of an error begins with a name from outside. Quotations are
+// shortened, and the remedy is not.
+func TestErrorLines(t *testing.T) {
+	long := strings.Repeat("x", 3000)
+	for _, tt := range []struct {
+		err  error
+		args []string
+		want []string
+	}{
+		{errors.Join(errors.New("one"), errors.New("two")), nil, []string{"one", "two"}},
+		{fmt.Errorf("a\nb: bad; name another"), []string{"a\nb"}, []string{`a\nb: bad; name another`}},
+		{fmt.Errorf("p: %w", &fs.PathError{Op: "open", Path: "a\nb", Err: fs.ErrNotExist}), nil, []string{`p: open a\nb: file does not exist`}},
+		{fmt.Errorf("--lr %q: must be a number", long), nil, []string{`--lr "` + long[:100] + `... (3000 bytes)": must be a number`}},
+		{fmt.Errorf("--out %s: must be short", long), []string{"--out=" + long}, []string{"--out " + long[:100] + "... (3000 bytes): must be short"}},
+		{fmt.Errorf("%q has no tokenizer", strings.Repeat("é", 200)), nil, []string{`"` + strings.Repeat("é", 50) + `... (400 bytes)" has no tokenizer`}},
+	} {
+		if got := ErrorLines(tt.err, tt.args); !slices.Equal(got, tt.want) {
+			t.Errorf("%q\nwant %q", got, tt.want)
+		}
 	}
 }
