@@ -155,6 +155,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		return err
 	}
 	compute.Base = policy.BaseTypes[b.with.LoRA.BaseDType]
+	compute.Sampled = !b.Whole && !b.with.LoRA.On && len(wanted) == 1 && wanted["decode"]
 	policy, err := policy.Random(env, model, compute, 0)
 	if err != nil {
 		return err

@@ -37,6 +37,7 @@ type choice struct {
 	all     bool                   // all settings have an effect
 	needs   []string               // settings that must be stated
 	opens   bool                   // the command opens the model, so the model's run states settings, too
+	samples bool                   // the command only samples with the model
 	short   []settings.Setting     // what flags state that are short for a value of a setting
 	other   func() settings.Source // what further flags state; may be nil
 	file    string

@@ -35,7 +35,7 @@ const adapterFlag = "lora.adapter=adapter"
 // modelChoice returns the settings of a command that runs a model.
 func modelChoice(change func(*rl.Config), effect ...string) *choice {
 	s := newChoice(change, append(effect, "lora.adapter")...)
-	s.needs, s.opens = []string{"model.path"}, true
+	s.needs, s.opens, s.samples = []string{"model.path"}, true, true
 	return s
 }
 
@@ -159,7 +159,8 @@ func (r *resolved) open(c *cobra.Command, named map[string]string) (*policy.Poli
 	if err != nil {
 		return nil, err
 	}
-	return policy.Open(env, policy.Options{Path: model, DType: r.Model.DType, Base: r.LoRA.BaseDType, Adapter: r.LoRA.Adapter, Named: named, OwnEnv: true})
+	return policy.Open(env, policy.Options{Path: model, DType: r.Model.DType, Base: r.LoRA.BaseDType, Adapter: r.LoRA.Adapter, Named: named, OwnEnv: true,
+		Sampled: r.choice != nil && r.samples})
 }
 
 // folders finds the folders of the model and of the adapters, and checks that they belong

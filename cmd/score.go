@@ -16,6 +16,7 @@ import (
 
 func newScore() *cobra.Command {
 	s := modelChoice(asDefault)
+	s.samples = false
 	c := newCommand("score", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error {
 		return r.with(c, nil, args, nil, func(in io.Reader, name string, p *policy.Policy) error {
 			return score(in, name, c.OutOrStdout(), p, r.Rollout.Temperature)

@@ -18,6 +18,7 @@ import (
 func newStep() *cobra.Command {
 	var o stepOptions
 	s := modelChoice(asDefault, "optimizer")
+	s.samples = false
 	c := newCommand("step", &o, func(c *cobra.Command, args []string) error { return o.run(c, s, args) })
 	s.registerModel(c, adapterFlag, "lora", "rollout.temperature",
 		"optimizer.learning_rate", "optimizer.max_grad_norm", "optimizer.beta1", "optimizer.beta2", "optimizer.eps", "optimizer.weight_decay")

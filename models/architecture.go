@@ -43,6 +43,9 @@ type Compute struct {
 	// an Adapter is in their place: F32 (also Invalid), BF16, F16, I8 or NF4. The Programs
 	// convert the matrices as they run and compute in Type, on a CPU: F32 or BF16.
 	Base DType
+	// Sampled says that tokens are all that is asked of the model: then Base holds the head, too, and
+	// an embedding that is the head. A Learner's Programs need them in float32.
+	Sampled bool
 }
 
 // Narrow reports whether the layers' matrices are held only in a type of fewer bits than F32.

@@ -56,7 +56,7 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 	}
 	err = w.Load(src)
 	if err == nil && src.headCopy != "" {
-		err = m.checkHeadCopy(src.Folder, src.headCopy, w)
+		err = m.checkHeadCopy(src.Folder, src.headCopy)
 	}
 	if err != nil {
 		w.Close()
@@ -195,9 +195,10 @@ func (s *modelSource) ReadFloat32(name string, dst []float32, first int) error {
 
 // checkHeadCopy compares a tied model's lm_head.weight with the embedding. If they
 // differ, transformers unties them; onering requires the config to say so.
-func (m Model) checkHeadCopy(folder *Folder, headName string, w *Weights) error {
+func (m Model) checkHeadCopy(folder *Folder, headName string) error {
 	name := m.names.Embedding
-	embedding, shape, _ := w.View(name)
+	embedding, _ := folder.Info(name)
+	shape := embedding.Shape
 	differ := func(format string, args ...any) error {
 		return fmt.Errorf("models: %s: tie_word_embeddings is true, but %s %s; set it to false in %s, or remove %s from the tensors",
 			folder.Path(), headName, fmt.Sprintf(format, args...), configFile, headName)
@@ -205,14 +206,18 @@ func (m Model) checkHeadCopy(folder *Folder, headName string, w *Weights) error 
 	if t, _ := folder.Info(headName); !slices.Equal(t.Shape, shape) {
 		return differ("has shape %v and %s %v", t.Shape, name, shape)
 	}
-	chunk := make([]float32, min(len(embedding), 1<<16))
-	for first := 0; first < len(embedding); first += len(chunk) {
-		chunk = chunk[:min(len(chunk), len(embedding)-first)]
-		if err := folder.ReadFloat32(headName, chunk, first); err != nil {
+	size := 1
+	for _, n := range shape {
+		size *= n
+	}
+	for first := 0; first < size; first += 1 << 16 {
+		var parts [2][1 << 16]float32
+		n := min(1<<16, size-first)
+		if err := cmp.Or(folder.ReadFloat32(name, parts[0][:n], first), folder.ReadFloat32(headName, parts[1][:n], first)); err != nil {
 			return err
 		}
-		for i, v := range chunk {
-			if e := embedding[first+i]; v != e && (v == v || e == e) { // two NaN count as equal
+		for i, e := range parts[0][:n] {
+			if v := parts[1][i]; v != e && (v == v || e == e) { // two NaN count as equal
 				return differ("differs from %s: %g and %g at element %d", name, v, e, first+i)
 			}
 		}

@@ -50,6 +50,9 @@ type Options struct {
 	// DType is the type to compute in, a value of model.dtype, and Base the type that
 	// holds the layers, a value of lora.base_dtype. "" is float32.
 	DType, Base string
+	// Sampled says that the policy is only sampled with, so that Base holds its head, too. Beside
+	// adapters it does not: they were trained with another head.
+	Sampled bool
 	// Adapter is the folder of an adapter beside the model, "" for the model alone. Named
 	// are folders of further adapters by their names; see With.
 	Adapter string
@@ -83,6 +86,7 @@ func (p *Policy) open(o Options) error {
 		return err
 	}
 	compute.Base = BaseTypes[cmp.Or(o.Base, "float32")]
+	compute.Sampled = o.Sampled && o.Adapter == "" && len(o.Named) == 0
 	load := models.LoadHeld
 	if o.Shared != nil {
 		load = func(dir string, compute models.Compute) (models.Model, *models.Weights, error) {

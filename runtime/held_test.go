@@ -87,7 +87,10 @@ func TestHeld(t *testing.T) {
 					if _, err := a.Shape.Architecture(models.Compute{Type: compute, Base: d}); err != nil {
 						continue // the values of the delta rule are no whole blocks
 					}
-					t.Run(fmt.Sprint(d, " in ", compute), func(t *testing.T) { testHeld(t, env, a, weights, d, compute) })
+					t.Run(fmt.Sprint(d, " in ", compute), func(t *testing.T) {
+						testHeld(t, env, a, weights, d, compute)
+						testSampled(t, env, a, weights, d, compute)
+					})
 				}
 			}
 		})
@@ -117,33 +120,10 @@ func testHeld(t *testing.T, env *runtime.Env, a decoder.Architecture, weights *m
 	}
 	base := a
 	base.Base = d
-	from, to := base.Held()
-	held, err := weights.Narrowed(d, from, to)
-	check(t, err)
-	t.Cleanup(func() { held.Close() })
-	same, err := models.NewWeights(weights.Layout)
-	check(t, err)
-	t.Cleanup(func() { same.Close() })
-	held.Each(func(first int, part []float32) { copy(same.Data[first:], part) })
+	held, same := narrowed(t, base, weights)
 	ring := ringOf(base, held)
 
-	reqs := []sampler.Request{{Prompt: []int32{1, 5, 7}, ID: 1, Samples: 3}, {Prompt: []int32{3, 2, 9, 11, 4}, ID: 2, Samples: 2}}
-	var got []sampler.Response
-	for _, slots := range []int{1, 5} {
-		decoder, err := env.NewDecoder(ring, slots, 40)
-		check(t, err)
-		again, _, err := sampler.Sample(context.Background(), decoder, sampler.Options{Sampling: sampler.Plain(20), Seed: 5}, reqs, nil)
-		check(t, err)
-		decoder.Close()
-		if got != nil && compute == models.BF16 && !reflect.DeepEqual(got, again) {
-			t.Error("rows of five slots differ from those of one")
-		}
-		got = again
-	}
-	var sequences []runtime.Sequence
-	for _, x := range got {
-		sequences = append(sequences, runtime.NewSequence(reqs[x.Request].Prompt, x.IDs))
-	}
+	got, sequences := drawn(t, env, ring, compute)
 	x, want := learn(t, env, ring, sequences), learn(t, env, ringOf(a, same), sequences)
 	if compute == models.BF16 {
 		if !reflect.DeepEqual(x, want) {
@@ -172,5 +152,62 @@ func testHeld(t *testing.T, env *runtime.Env, a decoder.Architecture, weights *m
 	}
 	if !(math.Sqrt(off/all) < 1e-4) || all == 0 {
 		t.Errorf("gradients are off by %g of their norm", math.Sqrt(off/all))
+	}
+}
+
+// narrowed returns weights as an architecture's Base holds them, and the same numbers in float32.
+func narrowed(t *testing.T, base decoder.Architecture, weights *models.Weights) (held, same *models.Weights) {
+	from, to := base.Held()
+	held, err := weights.Narrowed(base.Base, from, to)
+	check(t, err)
+	t.Cleanup(func() { held.Close() })
+	same, err = models.NewWeights(weights.Layout)
+	check(t, err)
+	t.Cleanup(func() { same.Close() })
+	held.Each(func(first int, part []float32) { copy(same.Data[first:], part) })
+	return held, same
+}
+
+// drawn samples some responses, with one slot and with five, and returns them and their sequences.
+func drawn(t *testing.T, env *runtime.Env, ring *runtime.Ring, compute models.DType) (got []sampler.Response, sequences []runtime.Sequence) {
+	reqs := []sampler.Request{{Prompt: []int32{1, 5, 7}, ID: 1, Samples: 3}, {Prompt: []int32{3, 2, 9, 11, 4}, ID: 2, Samples: 2}}
+	for _, slots := range []int{1, 5} {
+		decoder, err := env.NewDecoder(ring, slots, 40)
+		check(t, err)
+		again, _, err := sampler.Sample(context.Background(), decoder, sampler.Options{Sampling: sampler.Plain(20), Seed: 5}, reqs, nil)
+		check(t, err)
+		decoder.Close()
+		if got != nil && compute == models.BF16 && !reflect.DeepEqual(got, again) {
+			t.Error("rows of five slots differ from those of one")
+		}
+		got = again
+	}
+	for _, x := range got {
+		sequences = append(sequences, runtime.NewSequence(reqs[x.Request].Prompt, x.IDs))
+	}
+	return got, sequences
+}
+
+// testSampled samples with a model whose Base holds the head, too, and demands the log-probs of the
+// numbers that it holds.
+func testSampled(t *testing.T, env *runtime.Env, a decoder.Architecture, weights *models.Weights, d, compute models.DType) {
+	a.Type = compute
+	base := a
+	base.Base, base.Sampled = d, true
+	held, same := narrowed(t, base, weights)
+	if _, _, wide := held.View(a.Geometry().Head); wide {
+		t.Error("the head is held in float32")
+	}
+	ring, plain := runtime.NewRing(base, held), runtime.NewRing(a, same)
+	defer ring.Close()
+	defer plain.Close()
+	got, sequences := drawn(t, env, ring, compute)
+	want := learn(t, env, plain, sequences).logp
+	for i, y := range got {
+		for k := range y.LogProb {
+			if gap := math.Abs(float64(y.LogProb[k] - want[i][k])); !(gap < 1e-4) || compute == models.BF16 && gap > 0 {
+				t.Errorf("response %d: token %d has the log-prob %v, want %v", i, k, y.LogProb[k], want[i][k])
+			}
+		}
 	}
 }

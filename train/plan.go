@@ -244,7 +244,7 @@ type LoRAConfig struct {
 	// Adapter, if not empty, is the adapter that a run continues in place of a new one.
 	Adapter string `toml:"adapter" flag:"lora-adapter" complete:"dir" help:"folder of an adapter to go on with in place of a new one, as PEFT and onering write it, or a run folder for its newest checkpoint; rank, alpha and targets are then its own. A model.path that is a run with an adapter means the run's model and this adapter" note:"KL then compares with the adapter as it was"`
 	lora.Settings
-	BaseDType string `toml:"base_dtype" flag:"base-dtype" needs:"-" choice:"float32 bfloat16 float16 int8 nf4" help:"type that the matrices of the model's layers are held in where they are not trained: beside an adapter, and to sample, chat, serve and evaluate; they are rounded to it, and widened as products read them; int8 has a scale for every 32 numbers of a row, and nf4 16 numbers and a scale for every 64" note:"types other than float32 are for the CPU, with model.dtype float32 or bfloat16; model.base_dtype is another name of the setting"`
+	BaseDType string `toml:"base_dtype" flag:"base-dtype" needs:"-" choice:"float32 bfloat16 float16 int8 nf4" help:"type that the matrices of the model's layers are held in where they are not trained: beside an adapter, and with the head's to sample, chat, serve and evaluate; they are rounded to it, and widened as products read them; int8 has a scale for every 32 numbers of a row, and nf4 16 numbers and a scale for every 64" note:"types other than float32 are for the CPU, with model.dtype float32 or bfloat16; model.base_dtype is another name of the setting"`
 }
 
 // Trainable reports whether what a run trains is held in float32; NotTrainable says what to do.

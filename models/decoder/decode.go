@@ -344,7 +344,7 @@ func (a decoding) decoder(name string, tokens any, form models.Form, parts int, 
 		a.forProvider(g)
 		ids := g.Input(ports.TokenIDs, models.I64, graph.Dims("B", tokens))
 		angles := a.everyAngle(g)
-		x := graph.Reshape(graph.Gather(parameter(g, a.Names.Embedding, models.F32, a.Vocab, a.Hidden), ids), -1, a.Hidden)
+		x := graph.Reshape(a.embedding(g, ids), -1, a.Hidden)
 		x = a.embedded(x)
 		attention := attend(g, ids, x, angles)
 		rows := a.recurrent(g, ids, tokens != 1, max(1, parts))

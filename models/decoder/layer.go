@@ -241,21 +241,10 @@ func (w *weights) widen(in int, parts ...module) {
 
 // matrix declares the matrix of a module and returns it in the type of the products.
 func (w *weights) matrix(m module, in int) *graph.Node {
-	block := models.BlockOf(w.a.Base)
-	if block == 0 {
+	if models.BlockOf(w.a.Base) == 0 {
 		return graph.Cast(w.input(m.name+".weight", w.a.matrixType(), m.rows, in), w.a.compute())
 	}
-	name := w.prefix + m.name + ".weight" // such a matrix has no gradient, even without an adapter
-	var x *graph.Node
-	if w.a.Base == models.NF4 {
-		pairs := graph.Cast(parameter(w.g, name, models.U8, m.rows, in/2), models.I64)
-		x = graph.Gather(w.g.Floats(graph.Dims(256, 2), models.NF4Pairs()...), pairs)
-	} else {
-		x = graph.Cast(parameter(w.g, name, models.I8, m.rows, in), models.F32)
-	}
-	scales := parameter(w.g, name+models.ScaleSuffix, models.F32, m.rows, in/block)
-	scaled := graph.Mul(graph.Reshape(x, m.rows, in/block, block), graph.Reshape(scales, m.rows, in/block, 1))
-	return w.a.narrow(graph.Reshape(scaled, m.rows, in))
+	return w.a.narrow(w.a.held(w.g, w.prefix+m.name+".weight", m.rows, in, nil)) // it has no gradient, even without an adapter
 }
 
 func (w *weights) input(name string, elem models.DType, sizes ...any) *graph.Node {

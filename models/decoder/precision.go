@@ -78,7 +78,7 @@ func (a Architecture) Copied() (from, to int) {
 	if a.compute() != models.F32 && !a.Compute.Narrow() {
 		from, to = a.layers()
 	}
-	if a.headType() == models.F32 {
+	if a.headType() == models.F32 || a.holdsHead() {
 		return from, to
 	}
 	head, _ := a.Layout().Find(a.Geometry().Head)
@@ -93,8 +93,15 @@ func (a Architecture) Held() (from, to int) {
 	if a.Compute.Narrow() {
 		from, to = a.layers()
 	}
+	if a.holdsHead() {
+		head, _ := a.Layout().Find(a.Geometry().Head)
+		from, to = min(from, head.Offset), max(to, head.Offset+head.Size)
+	}
 	return from, to
 }
+
+// holdsHead reports whether the Base holds the head.
+func (a Architecture) holdsHead() bool { return a.Compute.Narrow() && a.Sampled }
 
 // layers is where the layers' tensors lie in the arena, one after the other.
 func (a Architecture) layers() (from, to int) {
@@ -114,6 +121,51 @@ func (a Architecture) headType() models.DType {
 		return models.BF16
 	}
 	return models.F32
+}
+
+// sampledHead declares the head [V,D] of graphs that choose tokens, in its type in products.
+func (a Architecture) sampledHead(g *graph.Graph) *graph.Node {
+	name := a.Geometry().Head
+	if a.holdsHead() {
+		return graph.Cast(a.held(g, name, a.Vocab, a.Hidden, nil), a.headType())
+	}
+	return parameter(g, name, a.headType(), a.Vocab, a.Hidden)
+}
+
+// embedding returns the rows [...,D] of the embedding of tokens, in float32.
+func (a Architecture) embedding(g *graph.Graph, ids *graph.Node) *graph.Node {
+	if a.holdsHead() && a.Tied {
+		return a.held(g, a.Names.Embedding, a.Vocab, a.Hidden, ids)
+	}
+	return graph.Gather(parameter(g, a.Names.Embedding, models.F32, a.Vocab, a.Hidden), ids)
+}
+
+// held declares a matrix [rows,in] that the Base holds and returns it in float32, or those of its
+// rows that ids name, one after the other.
+func (a Architecture) held(g *graph.Graph, name string, rows, in int, ids *graph.Node) *graph.Node {
+	taken := func(elem models.DType, name string, in int) *graph.Node {
+		x := parameter(g, name, elem, rows, in)
+		if ids != nil {
+			return graph.Reshape(graph.Gather(x, ids), -1, in)
+		}
+		return x
+	}
+	count := rows
+	if ids != nil {
+		count = -1
+	}
+	block := models.BlockOf(a.Base)
+	var x *graph.Node
+	switch {
+	case block == 0:
+		return widen(taken(a.Base, name, in))
+	case a.Base == models.NF4:
+		x = graph.Gather(g.Floats(graph.Dims(256, 2), models.NF4Pairs()...), graph.Cast(taken(models.U8, name, in/2), models.I64))
+	default:
+		x = widen(taken(models.I8, name, in))
+	}
+	scales := taken(models.F32, name+models.ScaleSuffix, in/block)
+	return graph.Reshape(graph.Mul(graph.Reshape(x, count, in/block, block), graph.Reshape(scales, count, in/block, 1)), count, in)
 }
 
 // logits is the float32 product of h [R,D] and the head e [v,D], which are rounded to the head's

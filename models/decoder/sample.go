@@ -22,7 +22,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
-		head := parameter(g, a.Geometry().Head, a.headType(), a.Vocab, a.Hidden)
+		head := a.sampledHead(g)
 		var logits, scaled *graph.Node
 		if a.onHost() { // as training, which rounds the scaled states
 			inverse := g.Float(ports.InverseTemperature)

@@ -538,7 +538,7 @@ func has(n onnx.Node, names ...string) bool {
 func rowsOf(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := eights("x")(g, v)
-		return nil, ok && attr(g.Nodes[g.made[v[name]]], "axis") == 0
+		return nil, ok && g.typeOf(v["x"]) == g.narrow && attr(g.Nodes[g.made[v[name]]], "axis") == 0
 	}
 }
 

@@ -45,7 +45,7 @@ func isHeld(types ...models.DType) condition {
 
 // holders are the operators that take matrices as they are held, from input 1 on: how many, and at
 // which input the scales begin.
-var holders = map[string][2]int{"Product": {1, 3}, "ProductOnto": {1, 3}, "GateUp": {2, 3}, "FloatProduct": {1, 3}}
+var holders = map[string][2]int{"Product": {1, 3}, "ProductOnto": {1, 3}, "GateUp": {2, 3}, "FloatProduct": {1, 3}, "Logits": {1, 3}}
 
 // readHeld has products read matrices as they are held. In float32 it makes a product one of ours
 // where the matrix is not turned; the stock library is as fast for the others, which gradients have.

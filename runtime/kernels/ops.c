@@ -506,7 +506,7 @@ static const op table[] = {
 	{.name = "SwiGLU", .in = "HH", .out = "H", .run = run_swiglu},
 	{.name = "SwiGLUGrad", .in = "HHH", .out = "HH", .run = run_swiglu_grad},
 	{.name = "Product", .in = "HWHF", .out = "H", .required = 2, .run = run_product},
-	{.name = "Logits", .in = "HH", .out = "F", .run = run_product},
+	{.name = "Logits", .in = "HWHF", .out = "F", .required = 2, .run = run_product},
 	{.name = "RowDots", .in = "HHL", .out = "F", .run = run_row_dots},
 	{.name = "ProductOnto", .in = "HWFF", .out = "F", .required = 3, .run = run_product_onto},
 	{.name = "OuterOnto", .in = "HHF", .out = "F", .run = run_outer_onto},

@@ -267,11 +267,19 @@ INLINE float sum16(lanes x) { return _mm_cvtss_f32(sums4(x, x, x, x)); }
 INLINE float largest16(lanes x) { return largest8(_mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1))); }
 #endif
 
+INLINE shorts32 narrowed32(lanes a, lanes b) {
 #if KIND == AVX512
-INLINE void narrow32(uint16_t *p, lanes a, lanes b) { _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(b, a)); }
+	return (__m512i)_mm512_cvtne2ps_pbh(b, a);
 #else
-INLINE void narrow32(uint16_t *p, lanes a, lanes b) { narrow_some(p, a, 16), narrow_some(p + 16, b, 16); }
+	uint16_t y[32];
+	narrow_some(y, a, 16), narrow_some(y + 16, b, 16);
+	return load32(y);
 #endif
+}
+INLINE void narrow32(uint16_t *p, lanes a, lanes b) {
+	shorts32 y = narrowed32(a, b);
+	memcpy(p, &y, sizeof y);
+}
 #if KIND != AVX2
 enum { PARTS = 1 };
 #define PART_OF shorts32

@@ -1,7 +1,7 @@
 // Products. Each sum of a forward product is that of 16 lanes in the order of k, two numbers of
 // bfloat16 or one of float32 to a lane, then a tree over the lanes, for every 1,024 of k. Each sum
 // of an outer product is in the order of k. So a result depends on its row and its column alone.
-enum { DEEP = 1024, WIDE_ROWS = KIND == AVX2 ? 32 : 48, SOME_COLUMNS = 8, MOST_COLUMNS = 128, TALL = 6 };
+enum { HELD_SAME = -1, DEEP = 1024, WIDE_ROWS = KIND == AVX2 ? 32 : 48, SOME_COLUMNS = 8, MOST_COLUMNS = 128, TALL = 6 };
 
 // A matrix [n,ld] is held in a type; see kernels.h.
 typedef struct {
@@ -22,12 +22,19 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 	return widen_some((const uint16_t *)w->at + i, n);
 }
 
+// fetch brings the numbers of a matrix from number i on into the cache.
+INLINE void fetch(const int held, const matrix *w, int64_t i) {
+	__builtin_prefetch((const char *)w->at + (held == HELD_NF4 ? i / 2 : held == HELD_INT8 ? i : held == HELD_FLOAT ? 4 * i : 2 * i));
+}
+
 #define E(name) name
+#define OWN HELD_SHORT
 #define ELEMENT uint16_t
 #define VECTOR shorts32
 #define STEP 32
 #define LOAD load32
 #define LOAD_SOME load32_some
+#define LOAD_HELD(held, w, i, n) narrowed32(held16(held, w, i, n < 16 ? n : 16), n > 16 ? held16(held, w, i + 16, n - 16) : set(0))
 #define TIMES products
 #define LOAD_PART part8
 #define SPLIT16 split16
@@ -35,11 +42,13 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 #define PUT_TWO narrow32
 #include "tiles.h"
 #define E(name) name##_wide
+#define OWN HELD_FLOAT
 #define ELEMENT float
 #define VECTOR lanes
 #define STEP 16
 #define LOAD load
 #define LOAD_SOME load_some
+#define LOAD_HELD held16
 #define TIMES(sum, a, b) fma3(a, b, sum)
 #define LOAD_PART(p, at) _mm256_loadu_ps(at)
 #define SPLIT16 split16_wide
@@ -47,18 +56,9 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 #define PUT_TWO(p, a, b) store(p, a), store(p + 16, b)
 #include "tiles.h"
 
-// rows_by_rows is y [m,n] = x [m,k] w [n,k]^T. Rows of w are taken in groups that stay in a cache.
+// rows_by_rows is y [m,n] = x [m,k] w [n,k]^T.
 static void rows_by_rows(int64_t m, int64_t n, int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy) {
-	int64_t group = m > WIDE_ROWS ? MOST_COLUMNS : m == 1 ? 8 : 4;
-	for (int64_t c = 0; c < n; c += group) {
-		int64_t columns = n - c < group ? n - c : group;
-		for (int64_t i = 0; i < k; i += DEEP) {
-			int64_t deep = k - i < DEEP ? k - i : DEEP;
-			const uint16_t *next = i + DEEP < k ? w + c * ldw + i + DEEP : c + 2 * group <= n ? w + (c + group) * ldw : NULL;
-			for (int64_t r = 0; r < m;)
-				r += some_rows(m - r, columns, deep, x + r * ldx + i, ldx, w + c * ldw + i, ldw, y + r * ldy + c, ldy, i > 0, r || m > WIDE_ROWS ? NULL : next);
-		}
-	}
+	rows_by(m, n, k, x, ldx, &(matrix){w, NULL, ldw, HELD_SHORT}, 0, y, ldy);
 }
 
 // A task of unpack is some rows of a matrix, in float32 or in bfloat16.
@@ -66,8 +66,8 @@ static void unpack_rows(const job *j, size_t task) {
 	const matrix w = {A(0, void *), A(1, floats), A(5, int64_t), A(3, int)};
 	int64_t n = w.ld, rows = A(4, int64_t);
 	for (int64_t r = task * SOME_ROWS; r < rows && r < (int64_t)(task + 1) * SOME_ROWS; r++) {
-		if (A(6, int)) unpack_wide(&w, r, 0, n, A(2, floats) + r * n);
-		else unpack(&w, r, 0, n, A(2, shorts) + r * n);
+		if (A(6, int)) unpack_wide(&w, r, 0, n, A(2, floats) + r * n, 0);
+		else unpack(&w, r, 0, n, A(2, shorts) + r * n, 0);
 	}
 }
 
@@ -102,9 +102,8 @@ static matrix weights(const onering_product *p, int second) {
 // by_columns is the product of so many rows of a and of one of the matrices.
 static void by_columns(const onering_product *p, int second, int64_t row, int64_t column, int64_t rows, int64_t columns, float *sums) {
 	const matrix w = weights(p, second);
-	if (p->floats) rows_by_held_wide(rows, columns, p->k, (const float *)p->a + row * p->k, p->k, &w, column, sums, columns);
-	else if (w.held) rows_by_held(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, &w, column, sums, columns);
-	else rows_by_rows(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, (const uint16_t *)w.at + column * p->k, p->k, sums, columns);
+	if (p->floats) rows_by_wide(rows, columns, p->k, (const float *)p->a + row * p->k, p->k, &w, column, sums, columns);
+	else rows_by(rows, columns, p->k, (const uint16_t *)p->a + row * p->k, p->k, &w, column, sums, columns);
 }
 
 static void forward(const multiplication *j, size_t task) {
@@ -159,8 +158,8 @@ static void pack(const multiplication *j, size_t panel) {
 	for (int64_t i = 0; i < pairs; i++, to += PANEL) {
 		const uint16_t *row = (const uint16_t *)w.at + 2 * i * p->n + column, *next = row + p->n;
 		if (w.held) {
-			unpack(&w, 2 * i, column, n, some);
-			if (2 * i + 1 < p->k) unpack(&w, 2 * i + 1, column, n, some + PANEL);
+			unpack(&w, 2 * i, column, n, some, 0);
+			if (2 * i + 1 < p->k) unpack(&w, 2 * i + 1, column, n, some + PANEL, 0);
 			row = some, next = some + PANEL;
 		}
 		if (n < PANEL) memset(to, 0, PANEL * 4);
