@@ -59,10 +59,10 @@ func newStates(m *memory, g models.Geometry, rows, tokens int) (states []*buffer
 }
 
 // newCache makes an empty cache for slots sequences.
-func newCache(e *Env, g models.Geometry, slots, maxTokens int, unbind func()) *cache {
+func newCache(e *Env, g models.Geometry, slots, maxTokens int, own bool, unbind func()) *cache {
 	// kernels other than products on a CPU receive the length of each row
 	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, placeOf: make([]cachePlace, slots), unbind: unbind,
-		inParts: g.CacheParts > 1 && e.memory.Aliases(), least: 2 << 20}
+		inParts: g.CacheParts > 1 && e.memory.Aliases() && !own, least: 2 << 20}
 	if e.memory.Aliases() {
 		// Products over a row take four places at a time, and the rest singly, in another
 		// order. Capacities are multiples of 16, so a place has the same bits at any

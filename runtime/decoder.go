@@ -18,6 +18,7 @@ type Decoder struct {
 	maxTokens int
 	invariant bool // see SetInvariant
 	wide      bool // uses the form Wide in such steps
+	ownRows   int  // up to how many rows operators of our own are faster in float32; 0 without any
 	direct    bool // graphs have no form but Direct, or none that is faster
 
 	tables   tables
@@ -50,7 +51,10 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 		steps: make(map[stepKind]*stepSession), tokenChooser: newTokenChooser(e),
 		direct: e.memory.gpu() || g.Compute != models.F32 || r.Weights.Narrow != nil,
 	}
-	d.cache = newCache(e, g, slots, maxTokens, func() {
+	if g.Compute == models.F32 {
+		d.ownRows = e.memory.Kernels.FloatRows()
+	}
+	d.cache = newCache(e, g, slots, maxTokens, d.ownRows > 0, func() {
 		for _, s := range d.steps {
 			s.bound.close()
 		}
@@ -129,7 +133,7 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 // and on maxTokens, but not on what the slots hold.
 func (d *Decoder) SetInvariant(of sampler.Invariance) {
 	d.invariant = of != sampler.Loose
-	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && !d.direct && d.env.memory.Aliases()
+	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && !d.direct && d.ownRows == 0 && d.env.memory.Aliases()
 }
 
 // wholeSteps reports whether each step computes all slots; see SetInvariant.
@@ -158,7 +162,7 @@ func (d *Decoder) form(n int) models.Form {
 	switch {
 	case d.wide:
 		return models.Wide
-	case d.invariant || d.direct:
+	case d.invariant || d.direct || n <= d.ownRows || n > 64 && d.ownRows > 8:
 		return models.Direct
 	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:
 		return models.Direct
@@ -336,7 +340,7 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 	// DecodeMany is for a CPU in float32, like a cache in parts. Its operator computes
 	// rows one by one up to their own lengths, which is faster for many rows. The last
 	// bits of a row differ then.
-	kind := stepKind{d.form(n), len(parts), len(parts) == 1 && n >= leastMany && d.cache.inParts && !d.invariant}
+	kind := stepKind{d.form(n), len(parts), d.ownRows > 0 || len(parts) == 1 && n >= leastMany && d.cache.inParts && !d.invariant}
 	s, err := d.stepSession(kind)
 	if err != nil {
 		return err

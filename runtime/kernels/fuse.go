@@ -52,9 +52,9 @@ var rules = []rule{
 		Squeeze v _ -> dw; Reshape u _ -> v; Slice q ... -> u; TN p l -> q; Expand _ o -> p; Concat m _ -> o; Shape l -> m; Reshape k _ -> l; Mul gf n -> k`,
 		"NormGrad x w g t -> y dw", epsilonBeside("eps")},
 	{"Reshape i _ -> y; GroupQueryAttention h _ _ keys values before total -> i k v; Reshape g _ -> h; Narrow f -> g; Concat e b -> f; Reshape d _ -> e; RotaryEmbedding c pos cos sin -> d; Reshape a _ -> c; Split w _ -> a b; Wide qkv -> w",
-		"Attend qkv before total keys values cos sin -> y k v", attends(1)},
+		"Attend qkv before total keys values cos sin -> y k v", attends(1, 0)},
 	{"Reshape i _ -> y; GroupQueryAttention h _ _ keys values before total -> i k v; Reshape g _ -> h; Narrow f -> g; Concat a b -> f; Split w _ -> a b; Wide qkv -> w",
-		"Attend qkv before total keys values -> y k v", attends(0)},
+		"Attend qkv before total keys values -> y k v", attends(0, 0)},
 	{"Softmax a -> p; Add s mask -> a", "MaskedSoftmax s mask -> p", masks("mask")},
 	{"Mul p b -> s; Sub dp d -> b", "SoftmaxGrad p dp d -> s", scores("dp")},
 	{`SoftmaxGrad p dp d -> ds; FusedMatMul do vs -> dp; Reshape d1 _ -> d; ReduceSum od _ -> d1; Mul dh oh -> od; Reshape dh _ -> do;
@@ -70,7 +70,7 @@ var rules = []rule{
 }
 
 // single lists operators that exist only in float32; names of others end with their type.
-var single = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGrad": true, "FloatUnpack": true}
+var single = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGrad": true, "FloatUnpack": true, "FloatAttend": true, "FloatProduct": true}
 
 // headRules are the rules for the head's gradient, where each row has one place in at.
 var headRules = []rule{
@@ -459,7 +459,7 @@ func (g *fused) typeOf(name string) models.DType {
 
 // wideResults are operators of ours with results in float32.
 var wideResults = map[string]bool{"NormGrad": true, "Logits": true, "RowDots": true, "HeadSums": true, "HeadGrad": true,
-	"MaskedSoftmax": true, "SoftmaxGrad": true, "FloatUnpack": true}
+	"MaskedSoftmax": true, "SoftmaxGrad": true, "FloatUnpack": true, "FloatAttend": true, "FloatProduct": true}
 
 // width returns the last dimension of a value if a port, a product or a constant states it, else 0.
 func (g *fused) width(name string) int {
@@ -587,7 +587,7 @@ func epsilonBeside(name string) condition {
 
 // attends demands attention of one new token for each row, with heads that the kernels
 // support: up to 16 heads share keys, of up to 128 elements, a multiple of 8.
-func attends(turned int64) condition {
+func attends(turned, rotary int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		ids := slices.IndexFunc(g.Inputs, func(p models.Port) bool { return p.Name == "ids" })
 		cache := g.ports[v["keys"]].Shape
@@ -598,7 +598,7 @@ func attends(turned int64) condition {
 		heads, groups := attr(n, "num_heads"), attr(n, "kv_num_heads")
 		width, err := strconv.ParseInt(cache[3], 10, 64)
 		known := map[string]bool{"num_heads": true, "kv_num_heads": true, "scale": true, "do_rotary": true, "local_window_size": g.any, "softcap": g.any}
-		if err != nil || !g.any && (width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16) || attr(n, "do_rotary") != 0 ||
+		if err != nil || !g.any && (width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16) || attr(n, "do_rotary") != rotary ||
 			turned == 1 && has(g.Nodes[g.made[v["d"]]], "rotary_embedding_dim") || slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return !known[a.Name] }) {
 			return nil, false
 		}

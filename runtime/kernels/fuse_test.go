@@ -151,7 +151,7 @@ func TestFuseHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range []models.Program{decode, forward, backward} {
-				got := ops(fuseOnHost(p))
+				got := ops(NewHost(nil, func() int { return 1 }).Fuse(p))
 				unpacked := got["FloatUnpack"] + got["UnpackBFloat16"]
 				want := map[bool]int{true: 7, false: 0}[p.Name == "layer.backward" && d == models.F32]
 				if unpacked != want || d == models.F32 && got["FloatProduct"] == 0 {

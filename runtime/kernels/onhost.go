@@ -18,7 +18,7 @@ var hostFirst = []rule{
 }
 
 var hostRules = []rule{
-	{"Reshape i _ -> y; GroupQueryAttention h _ _ keys values before total -> i k v", "Attend h before total keys values -> y k v", attends(0)},
+	{"Reshape i _ -> y; GroupQueryAttention h _ _ keys values before total -> i k v", "Attend h before total keys values -> y k v", attends(0, 0)},
 	{"NT x w c -> y", "Product x w c -> y", narrow("x")},
 	{"NN x w c -> y", "Product x w c -> y", turned},
 	{"NN x w -> y", "Product x w -> y", turned},
@@ -34,6 +34,21 @@ var (
 	floatsUnpacked = []rule{{"Wide q -> w", "FloatUnpack q -> w", isHeld(models.BF16, models.F16)}}
 	shortsUnpacked = []rule{{"Narrow w -> v; FloatUnpack q k -> w", "Unpack q k -> v", nil}, {"Narrow q -> v", "Unpack q -> v", isHeld(models.F16)}}
 )
+
+// floatSteps are the rules for decode steps in float32, which are sums of one order however many rows and places
+// there are.
+var floatSteps = []rule{
+	{"GroupQueryAttention h _ _ keys values before total cos sin -> i k v", "FloatAttend h before total keys values cos sin -> i k v", attends(1, 1)},
+	{"GroupQueryAttention h _ _ keys values before total -> i k v", "FloatAttend h before total keys values -> i k v", attends(0, 0)},
+	{"NT x w b -> y", "FloatProduct x w b -> y", isMatrix},
+	{"NT x w -> y", "FloatProduct x w -> y", isMatrix},
+}
+
+// isMatrix demands a matrix of the model as the second operand.
+func isMatrix(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+	w := g.ports[v["w"]]
+	return nil, w.Role == models.Parameter && w.DType == models.F32
+}
 
 // isHeld demands a matrix among the inputs, of one of the types.
 func isHeld(types ...models.DType) condition {
@@ -109,12 +124,17 @@ func turned(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 
 // fuseOnHost is fuseAll for the host. Graphs of other types than bfloat16 stay as they are, but for
 // products by matrices that are held in fewer bits.
-func fuseOnHost(p models.Program) models.Program {
-	narrow := narrowType(p)
+func (d *Device) fuseOnHost(p models.Program) models.Program {
+	narrow, steps := narrowType(p), []rule(nil)
+	if d.FloatRows() > 0 && (strings.HasPrefix(p.Name, "decode.many") || strings.HasPrefix(p.Name, "sample.")) {
+		steps = floatSteps
+	}
 	list := slices.Concat(unpacked, shortsUnpacked, hostFirst, onHost(rules), hostRules)
 	switch {
 	case narrow == models.Invalid && slices.ContainsFunc(p.Inputs, func(in models.Port) bool { return in.Role == models.Parameter && in.DType != models.F32 }):
-		list = slices.Concat(unpacked, floatsUnpacked)
+		list = slices.Concat(unpacked, floatsUnpacked, steps)
+	case narrow == models.Invalid && steps != nil:
+		list = steps
 	case narrow != models.BF16:
 		return p
 	case p.Name == "head.backward":

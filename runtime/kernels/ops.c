@@ -320,13 +320,14 @@ typedef struct {
 	int64_t capacity;
 	int heads, groups, width, split;
 	float scale;
-	int tokens, total, window; // the host's, as the next
+	int tokens, total, window; // the host's, as what follows
 	float cap;
+	int floats;
 } attention;
 
 // Attend: qkv [B*T,(H+2G)*K], before [B], total [], keys, values [B,G,S,K], cos, sin [P,K/2] ->
 // [B*T,H*K], and the cache with the new tokens, in its place. T is 1 but on the host, where
-// before and total of a prompt are what GroupQueryAttention has.
+// before and total of a prompt are what GroupQueryAttention has. FloatAttend is the same in float32, for one token.
 static const char *run_attend(call *c) {
 	kernel *k = c->k;
 	tensor *keys = c->in + 3, *values = c->in + 4;
@@ -335,7 +336,7 @@ static const char *run_attend(call *c) {
 	int64_t rows = keys->dims[0], dims[] = {all / one, k->heads * keys->dims[3]};
 	attention a = {
 		.qkv = c->in[0].data, .before = c->in[1].data, .capacity = keys->dims[2],
-		.heads = k->heads, .groups = k->groups, .width = keys->dims[3], .split = split, .scale = k->scale, .tokens = rows ? dims[0] / rows : 0, .total = *(int32_t *)c->in[2].data, .window = k->window, .cap = k->cap,
+		.heads = k->heads, .groups = k->groups, .width = keys->dims[3], .split = split, .scale = k->scale, .tokens = rows ? dims[0] / rows : 0, .total = *(int32_t *)c->in[2].data, .window = k->window, .cap = k->cap, .floats = k->op->in[0] == 'F',
 	};
 	if (k->turned) a.cos = c->in[5].data, a.sin = c->in[6].data;
 	TRY(output(c, 0, dims, 2, &a.out));
@@ -524,10 +525,11 @@ static const op table[] = {
 	{.name = "Rows", .in = "HLF", .out = "H", .required = 2, .run = run_rows},
 	// The host's alone:
 	{.name = "FloatProduct", .in = "FWFF", .out = "F", .required = 2, .run = run_product},
+	{.name = "FloatAttend", .in = "FICFFFF", .out = "FFF", .required = 5, .run = run_attend},
 	{.name = "FloatUnpack", .in = "WF", .out = "F", .required = 1, .run = run_unpack},
 	{.name = "Unpack", .in = "WF", .out = "H", .required = 1, .run = run_unpack},
 };
-enum { OPS = sizeof table / sizeof *table, HOST_OPS = 3 };
+enum { OPS = sizeof table / sizeof *table, HOST_OPS = 4 };
 
 static int type(const op *o, char letter) {
 	if (letter == 'W' && o->device->single) return ANY;

@@ -108,7 +108,8 @@ static size_t parts(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 static const char *attend(onering_device *d, void *context, job *j, int64_t rows) {
 	const attention *a = j->a[0];
-	if (a->tokens == 1) return each(d, context, chosen->tasks[KERNEL_ATTEND], j, rows * a->groups);
+	if (a->tokens == 1) return each(d, context, chosen->tasks[a->floats ? KERNEL_ATTEND_WIDE : KERNEL_ATTEND], j, rows * a->groups);
+	if (a->floats) return "attention of prompts in float32";
 	const char *problem = each(d, context, chosen->tasks[KERNEL_ATTEND_KEYS], j, rows * a->tokens);
 	return problem ? problem : each(d, context, chosen->tasks[KERNEL_ATTEND_PROMPT], j, rows * a->heads * parts(a->tokens, BLOCK_ROWS));
 }

@@ -27,7 +27,9 @@ import (
 const Variable = "ONERING_KERNELS"
 
 // Device returns the host's operators.
-func Device() *kernels.Device { return kernels.NewHost(unsafe.Pointer(&C.onering_host)) }
+func Device() *kernels.Device {
+	return kernels.NewHost(unsafe.Pointer(&C.onering_host), func() int { return map[string]int{"avx512": 16, "avx2": 8}[Kind()] })
+}
 
 // Choose chooses the kernels that the environment asks for, or the fastest that the processor
 // has.

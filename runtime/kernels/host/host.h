@@ -38,16 +38,16 @@ extern const kind onering_plain, onering_avx2, onering_avx512;
 
 // What ops.c gives to the kernels attend and causal.
 typedef struct {
-	const uint16_t *qkv;
+	const void *qkv;
 	const int32_t *before;
 	const float *cos, *sin;
-	uint16_t *keys, *values, *out;
-	void *parts;
+	void *keys, *values, *out, *parts;
 	int64_t capacity;
 	int heads, groups, width, split;
 	float scale;
 	int tokens, total, window;
 	float cap;
+	int floats;
 } attention;
 
 typedef struct {

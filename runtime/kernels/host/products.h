@@ -38,9 +38,11 @@ INLINE void fetch(const int held, const matrix *w, int64_t i) {
 #define TIMES products
 #define LOAD_PART part8
 #define SPLIT16 split16
+#define WIDEN widen_some
 #define PUT narrow_some
 #define PUT_TWO narrow32
 #include "tiles.h"
+#include "attend.h"
 #define E(name) name##_wide
 #define OWN HELD_FLOAT
 #define ELEMENT float
@@ -52,9 +54,11 @@ INLINE void fetch(const int held, const matrix *w, int64_t i) {
 #define TIMES(sum, a, b) fma3(a, b, sum)
 #define LOAD_PART(p, at) _mm256_loadu_ps(at)
 #define SPLIT16 split16_wide
+#define WIDEN load_some
 #define PUT store_some
 #define PUT_TWO(p, a, b) store(p, a), store(p + 16, b)
 #include "tiles.h"
+#include "attend.h"
 
 // rows_by_rows is y [m,n] = x [m,k] w [n,k]^T.
 static void rows_by_rows(int64_t m, int64_t n, int64_t k, const uint16_t *x, int64_t ldx, const uint16_t *w, int64_t ldw, float *y, int64_t ldy) {

@@ -193,16 +193,3 @@ static void E(rows_by)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, int64_
 	if (some) onering_room_back(some);
 }
 #undef TILE
-#undef E
-#undef ELEMENT
-#undef VECTOR
-#undef STEP
-#undef LOAD
-#undef LOAD_SOME
-#undef LOAD_HELD
-#undef OWN
-#undef TIMES
-#undef LOAD_PART
-#undef SPLIT16
-#undef PUT
-#undef PUT_TWO
