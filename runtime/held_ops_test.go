@@ -51,8 +51,8 @@ func heldMatrix(r *rand.Rand, name string, d models.DType, n, k int64) (q, scale
 }
 
 // TestHeldProducts: products by matrices that are held in fewer bits have the bits of those by the
-// same numbers in bfloat16, and in float32 are right; every kind of kernels has the same bits, and so
-// has a row alone.
+// same numbers in bfloat16, and in float32, by a matrix of float32, too, are right; every kind of
+// kernels has the same bits, and so has a row alone.
 func TestHeldProducts(t *testing.T) {
 	env := openOn(t, "cpu")
 	list := kinds(t)
@@ -90,8 +90,12 @@ func TestHeldProducts(t *testing.T) {
 		}
 	}
 	h, f, none := models.BF16, models.F32, &array{}
-	for _, d := range []models.DType{models.I8, models.NF4, models.F16, models.BF16} {
-		for _, s := range [][3]int64{{1, 3, 64}, {1, 70, 1088}, {5, 16, 2304}, {8, 33, 128}, {70, 130, 1024}} {
+	for _, d := range []models.DType{models.F32, models.I8, models.NF4, models.F16, models.BF16} {
+		sizes := [][3]int64{{1, 3, 64}, {1, 70, 1088}, {5, 16, 2304}, {8, 33, 128}, {70, 130, 1024}}
+		if d == models.F32 { // whose rows are not blocks
+			sizes = append(sizes, [3]int64{1, 5, 3}, [3]int64{9, 21, 77}, [3]int64{3, 40, 1031})
+		}
+		for _, s := range sizes {
 			m, n, k := s[0], s[1], s[2]
 			what := fmt.Sprintf("%v %v", d, s)
 			q, scales, numbers := heldMatrix(r, "w", d, n, k)
@@ -119,6 +123,9 @@ func TestHeldProducts(t *testing.T) {
 						t.Errorf("%s: the first row alone has %v at %d, want %v", what, alone.data[at], at, got[at])
 					}
 				}
+			}
+			if d == f {
+				continue // nothing is held in fewer bits
 			}
 			held := slices.DeleteFunc([]*array{q, scales}, func(a *array) bool { return a.name == "" })
 			same("FloatUnpack", false, numbers.data, random("y", f, n, k), held...)

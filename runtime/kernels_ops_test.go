@@ -443,7 +443,7 @@ func TestAttend(t *testing.T) {
 			}
 			k, v := append([]float64{}, keys.data...), append([]float64{}, values.data...)
 			runOp(t, env, "Attend"+suffix, attrs, []*array{qkv, before, total, keys, values, cos, sin}, []*array{out, keys, values})
-			want := attended(h, int(c.rows), int(c.heads), int(c.groups), int(c.width), int(c.capacity), c.turned == 1, qkv.data, before.data, k, v, cos.data, sin.data)
+			want := attending{int(c.rows), int(c.heads), int(c.groups), int(c.width), int(c.capacity), c.turned == 1, 0, 0}.attend(h, qkv.data, before.data, k, v, cos.data, sin.data)
 			name := strings.Trim(fmt.Sprint(c), "{}")
 			near(t, "attention of "+name, out, want, 2*unit)
 			near(t, "keys of "+name, keys, k, unit)
@@ -452,8 +452,17 @@ func TestAttend(t *testing.T) {
 	})
 }
 
-// attended is attention in float64 with rounded heads; it puts the new keys and values.
-func attended(h models.DType, rows, heads, groups, width, capacity int, turned bool, qkv, before, keys, values, cos, sin []float64) (out []float64) {
+// An attending has the sizes of attention over a cache; no window and no cap are 0.
+type attending struct {
+	rows, heads, groups, width, capacity int
+	turned                               bool
+	window                               int
+	cap                                  float64
+}
+
+// attend is attention in float64 with heads rounded to a type; it puts the new keys and values.
+func (a attending) attend(h models.DType, qkv, before, keys, values, cos, sin []float64) (out []float64) {
+	rows, heads, groups, width, capacity, turned := a.rows, a.heads, a.groups, a.width, a.capacity, a.turned
 	turn := func(head []float64, at int) []float64 {
 		y := append([]float64{}, head...)
 		for i := range width / 2 {
@@ -476,11 +485,17 @@ func attended(h models.DType, rows, heads, groups, width, capacity int, turned b
 			head, first := turn(row[q*width:(q+1)*width], pos), (b*groups+q/(heads/groups))*capacity*width
 			sum, o := 0.0, make([]float64, width)
 			for j := range pos + 1 {
+				if a.window > 0 && j <= pos-a.window {
+					continue
+				}
 				score := 0.0
 				for i, x := range head {
 					score += x * keys[first+j*width+i]
 				}
-				e := math.Exp(score / math.Sqrt(float64(width)))
+				if score /= math.Sqrt(float64(width)); a.cap > 0 {
+					score = a.cap * math.Tanh(score/a.cap)
+				}
+				e := math.Exp(score)
 				sum += e
 				for i := range o {
 					o[i] += e * values[first+j*width+i]
