@@ -155,10 +155,7 @@ class Model:
             live &= ~np.isin(out["next"], stop)
             if not live.any() or step + 1 == uniforms.shape[1]:
                 break
-            at = np.stack(np.broadcast_arrays(np.arange(B)[:, None], np.arange(G), pos[:, None]), -1)
-            mask = np.where(np.arange(S) > pos[:, None], LOWEST, 0)[:, None, None]
-            band = np.where(np.arange(S) <= pos[:, None] - self.window(), LOWEST, mask[:, 0, 0])[:, None, None]
-            hidden = self.run("decode", ids=out["next"][:, None], pos=pos[:, None], at=at, mask=mask, band=band, active=np.ones((B, 1)), **self.angles(S), **cache)["hidden"]
+            hidden = self.run("decode", ids=out["next"][:, None], pos=pos[:, None], seqlens=pos, total=pos.max() + 1, active=np.ones((B, 1)), **self.angles(S), **cache)["hidden"]
             pos = pos + 1
         return responses, logps
 

@@ -70,9 +70,6 @@ type Geometry struct {
 	// only one.
 	Kinds  Kinds
 	KindOf []int
-	// CacheParts is the number of cache parts that DecodeParts takes; 1 if there is no
-	// such Program.
-	CacheParts int
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
 	// multiple of 16.
 	CacheWidth int
@@ -202,13 +199,9 @@ type Architecture interface {
 	LayerPrefix(i int) string
 
 	// Prefill computes prompts from their start, Decode one more token for
-	// each row of the cache, Sample chooses tokens. DecodeParts is Decode over a cache
-	// in CacheParts parts, whose rows have room for different numbers of tokens.
-	// DecodeMany is Decode for many rows on a CPU in float32.
+	// each row of the cache, Sample chooses tokens.
 	Prefill() (Program, error)
 	Decode(form Form) (Program, error)
-	DecodeParts(form Form) (Program, error)
-	DecodeMany(form Form) (Program, error)
 	Sample(choice Choice, form Form) (Program, error)
 
 	// Layer is one decoder layer of a kind over packed tokens, forward and backward. If it is
@@ -263,23 +256,20 @@ type RowPrograms struct {
 
 // A Form is how a Program for few tokens multiplies: Direct has the weight as the second
 // operand of Gemm. Wide has it as the first, so the runtime does not repack it in every
-// call, which is faster for about 4 to 64 rows. Paired is Wide with each two rows of a
-// weight read as one of twice the length: for few tokens the product is bound by reading
-// the weight, and rows of a few kilobytes are read faster the longer they are.
+// call, which is faster for about 4 to 64 rows.
 type Form int
 
 // The forms.
 const (
 	Direct Form = iota
 	Wide
-	Paired
 )
 
 // Forms lists every form.
-var Forms = []Form{Direct, Wide, Paired}
+var Forms = []Form{Direct, Wide}
 
 // Suffix returns what the name of a Program ends with for this form.
-func (f Form) Suffix() string { return [...]string{"", ".wide", ".paired"}[f] }
+func (f Form) Suffix() string { return [...]string{"", ".wide"}[f] }
 
 // A Choice is how Sample chooses a token.
 type Choice int

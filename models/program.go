@@ -52,18 +52,8 @@ type Use struct {
 	Role Role
 	// Of is the name of the parameter whose gradient the port is.
 	Of string
-	// Layer is the layer whose State the port is, and Part the number of the cache's part,
-	// from 0, in a Program with several parts.
-	Layer, Part int
-}
-
-// InPart is the name of a port for a part of the cache, for DecodeParts: from part 1 on,
-// caches, places and masks have a port for each part.
-func InPart(name string, part int) string {
-	if part == 0 {
-		return name
-	}
-	return fmt.Sprintf("%s.part%d", name, part)
+	// Layer is the layer whose State the port is.
+	Layer int
 }
 
 // OfKind is the name of a port of Prefill and Decode for the angles of a kind of layers:

@@ -47,7 +47,7 @@ func (d prompts) session() (*prefillSession, error) {
 func (d prompts) keep(s *prefillSession, room int, from []*buffer, row copiedRow) (handle int, err error) {
 	b, err := s.newBatch(d.Decoder, 1, room)
 	if err == nil && from != nil {
-		err = d.cache.copyRows(&cachePart{states: b.states, capacity: room}, from, []copiedRow{row})
+		err = d.cache.copyRows(b.states, room, from, []copiedRow{row})
 	}
 	if err != nil {
 		s.free(b)
@@ -104,16 +104,14 @@ func (d prompts) Append(handle int, ids []int32) error {
 // from the tokens.
 func (d prompts) Save(slot int) (handle, tokens int, err error) {
 	d.cache.settle()
-	if d.cache.failed != nil || d.cache.rowOf(slot) < 0 {
+	if d.cache.failed != nil || d.cache.rowOf[slot] < 0 {
 		return 0, 0, fmt.Errorf("runtime: slot %d holds no tokens", slot)
 	}
 	s, err := d.session()
 	if err != nil {
 		return 0, 0, err
 	}
-	at := d.cache.placeOf[slot]
-	from := &d.cache.parts[at.part]
-	tokens = from.lengths[at.row]
-	handle, err = d.keep(s, tokens, from.states, copiedRow{from: at.row, tokens: tokens, room: from.capacity})
+	tokens = d.cache.length(slot)
+	handle, err = d.keep(s, tokens, d.cache.states, copiedRow{from: d.cache.rowOf[slot], tokens: tokens, room: d.cache.capacity})
 	return handle, tokens, err
 }

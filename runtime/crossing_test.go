@@ -137,9 +137,9 @@ func TestUnorderedDevice(t *testing.T) {
 // TestDecodeCrossing counts the bytes of a step of decoding.
 func TestDecodeCrossing(t *testing.T) {
 	cpu, env := hostAndDevice(t)
-	const n, kvHeads = 3, 2
+	const n = 3
 	for _, hidden := range []int{32, 64} {
-		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: kvHeads, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512})
+		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512})
 		c.Tied = true
 		var logps [2][]float32
 		for i, e := range []*runtime.Env{cpu, env} {
@@ -163,8 +163,8 @@ func TestDecodeCrossing(t *testing.T) {
 				if e == cpu {
 					continue
 				}
-				// Inputs: id, pos, places and mask; uniform; the temperature.
-				wantUp := n*(8+8+3*8*kvHeads+4*d.Capacity()+4) + 4
+				// Inputs: id, length and uniform; the largest length; the temperature.
+				wantUp := n*(8+4+4) + 4 + 4
 				wantDown := n * (8 + 4 + 4) // id, log-prob, entropy
 				same := 4*n + 4             // without uniforms and temperature, which are as in the step before
 				if int(now-up) > wantUp || int(now-up) < wantUp-same || int(nowDown-down) != wantDown {
@@ -180,7 +180,7 @@ func TestDecodeCrossing(t *testing.T) {
 		for i, x := range logps[0] {
 			worst = max(worst, math.Abs(float64(x-logps[1][i])))
 		}
-		if worst != 0 {
+		if !(worst <= 2e-5) { // the CPU may have operators of our own, with another order of sums
 			t.Errorf("hidden %d: the log-probs differ from the CPU's by %g", hidden, worst)
 		}
 	}

@@ -25,7 +25,7 @@ type Decoder struct {
 	cache    *cache
 	prefixes map[int]*prefix // prefixes by their handles
 	nextID   int             // the next prefix's handle
-	steps    map[stepKind]*stepSession
+	steps    map[models.Form]*stepSession
 	prefill  *prefillSession
 	tokenChooser
 }
@@ -48,13 +48,13 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
 		tables: newTables(e, g), prefixes: make(map[int]*prefix),
-		steps: make(map[stepKind]*stepSession), tokenChooser: newTokenChooser(e),
+		steps: make(map[models.Form]*stepSession), tokenChooser: newTokenChooser(e),
 		direct: e.memory.gpu() || g.Compute != models.F32 || r.Weights.Narrow != nil,
 	}
 	if g.Compute == models.F32 {
 		d.ownRows = e.memory.Kernels.FloatRows()
 	}
-	d.cache = newCache(e, g, slots, maxTokens, d.ownRows > 0, func() {
+	d.cache = newCache(e, g, slots, maxTokens, func() {
 		for _, s := range d.steps {
 			s.bound.close()
 		}
@@ -114,18 +114,18 @@ func (e *Env) NewDecoders(r *Ring, slots []int, maxTokens int) (all []*Decoder, 
 }
 
 // Slots returns how many sequences can be decoded at once.
-func (d *Decoder) Slots() int { return len(d.cache.placeOf) }
+func (d *Decoder) Slots() int { return len(d.cache.rowOf) }
 
 // MaxTokens returns the largest number of tokens, prompt and response, in a slot.
 func (d *Decoder) MaxTokens() int { return d.maxTokens }
 
 // SetInvariant makes the bits of a row independent of the other rows.
 //
-// On a CPU a single row may still differ, because another kernel multiplies it. The order
-// of sums depends on the number of rows in the forms Wide and Paired, but in Wide it is
-// the same from 2 to 16 rows. So if bits may depend on the number of slots, up to 16
-// slots and one for the companion use Wide, unless the model is small. Other numbers use
-// Direct, which takes up to 40 % more time for few rows of a large model.
+// On a CPU the form Direct does so from two rows on: our own operators also for a single row, while
+// ONNX Runtime has another kernel for that. In Wide the order of sums depends on the number of
+// rows, but is the same from 2 to 16. So where only ONNX Runtime multiplies and bits may depend on
+// the number of slots, up to 16 slots and one for the companion use Wide, unless the model is
+// small: there Direct takes up to 40 % more time for few rows of a large model.
 //
 // A GPU's libraries choose another kernel for almost every number of rows and of
 // cached tokens. So there each step computes all slots, at the full length of the
@@ -153,23 +153,17 @@ func (d *Decoder) rows(n int) int {
 	return n
 }
 
-// form returns the fastest form for n rows, as measured on x86-64 with AVX-512. Small
-// weights stay in the processor's cache, so Wide needs more rows to be faster. A GPU
-// always uses Direct, and graphs of 16 bits have no other form. Operators of our own, which multiply
-// by matrices of fewer bits, are as fast in it as in any.
+// form returns the fastest form for n rows, as measured on x86-64. Direct has our own operators,
+// which are the fastest up to ownRows. Without them ONNX Runtime is faster in Wide, but for a single
+// row, for very many, and for few rows of small weights, which stay in the processor's cache. A GPU
+// always uses Direct, as do graphs of 16 bits, which have no other form, and products by matrices
+// that are held in fewer bits.
 func (d *Decoder) form(n int) models.Form {
-	g := d.geometry
-	switch {
-	case d.wide:
+	stock := d.ownRows == 0 && (n == 1 || n > 64 || n < 4 && d.geometry.Hidden < 512)
+	if d.wide || !(d.invariant || d.direct || n <= d.ownRows || stock) {
 		return models.Wide
-	case d.invariant || d.direct || n <= d.ownRows || n > 64 && d.ownRows > 8:
-		return models.Direct
-	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:
-		return models.Direct
-	case n <= 8 && g.Hidden >= 512 && g.Hidden < 2048:
-		return models.Paired
 	}
-	return models.Wide
+	return models.Direct
 }
 
 // A decodeSession is the common part of prefillSession and stepSession.
@@ -230,7 +224,7 @@ func (s *decodeSession) close() {
 // Begin copies each row's prefix into its slot and samples the first token. After an
 // error all slots are unchanged.
 func (d *Decoder) Begin(rows []sampler.Row) (err error) {
-	began := len(d.cache.parts[0].slotOf)
+	began := d.cache.rows()
 	defer func() {
 		if err != nil {
 			d.cache.truncate(began)
@@ -263,57 +257,25 @@ func (d *Decoder) Begin(rows []sampler.Row) (err error) {
 	return d.sample(d, &d.tokenChooser.hidden, at)
 }
 
-// A stepKind has what distinguishes Programs for a step.
-type stepKind struct {
-	form  models.Form
-	parts int  // number of parts of the cache
-	many  bool // uses DecodeMany
-}
-
-// leastMany is the least number of rows for which DecodeMany computes a step.
-const leastMany = 24
-
 // A stepSession decodes one more token of each row.
 type stepSession struct {
 	decodeSession
-	at     [2]buffer    // by part, int64 [B,G,3], where in the cache each row's new keys and values go
-	masks  [2][2]buffer // by part, [B,1,1,S], added to the scores of attention, without and with a window
-	places buffer       // int64 [S], the numbers 0 to S-1
-	active [2]buffer    // by part, [B,1], 1 for rows that get a token, 0 for others
+	at     buffer // int64 [B,G,3], where in the cache each row's new keys and values go
+	places buffer // int64 [S], the numbers 0 to S-1
+	active buffer // [B,1], 1 for rows that get a token, 0 for others
 }
 
-// stepSession returns the session for a kind of steps. It loads it at the first call.
-func (d *Decoder) stepSession(k stepKind) (*stepSession, error) {
-	if s := d.steps[k]; s != nil {
+// stepSession returns the session for steps in a form. It loads it at the first call.
+func (d *Decoder) stepSession(form models.Form) (*stepSession, error) {
+	if s := d.steps[form]; s != nil {
 		return s, nil
 	}
-	s, err := d.newStepSession(k)
-	if err == nil {
-		d.steps[k] = s
-	}
-	return s, err
-}
-
-// newStepSession loads the Program of a kind of steps and makes the buffers of its inputs, whose memory is
-// taken later.
-func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
-	program := d.ring.Arch.Decode
-	switch {
-	case k.many:
-		program = d.ring.Arch.DecodeMany
-	case k.parts > 1:
-		program = d.ring.Arch.DecodeParts
-	}
-	p, err := program(k.form)
-	session, err := d.openSession(p, err)
+	session, err := d.openSession(d.ring.Arch.Decode(form))
 	if err != nil {
 		return nil, err
 	}
-	s := &stepSession{decodeSession: session, places: d.env.buffer(models.I64)}
-	for i := range s.at {
-		s.at[i], s.masks[i] = hostBuffer(models.I64), [2]buffer{hostBuffer(models.F32), hostBuffer(models.F32)}
-		s.active[i] = hostBuffer(models.F32)
-	}
+	s := &stepSession{decodeSession: session, at: hostBuffer(models.I64), places: d.env.buffer(models.I64), active: hostBuffer(models.F32)}
+	d.steps[form] = s
 	return s, nil
 }
 
@@ -328,31 +290,21 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 	if d.wholeSteps() {
 		tokens = d.maxTokens
 	}
-	if d.cache.inParts {
-		err = d.cache.arrange()
-	} else {
-		err = d.cache.reserve(tokens)
+	if err := d.cache.reserve(tokens); err != nil {
+		return err
 	}
+	s, err := d.stepSession(d.form(n))
 	if err != nil {
 		return err
 	}
-	parts := d.views(n)
-	// DecodeMany is for a CPU in float32, like a cache in parts. Its operator computes
-	// rows one by one up to their own lengths, which is faster for many rows. The last
-	// bits of a row differ then.
-	kind := stepKind{d.form(n), len(parts), d.ownRows > 0 || len(parts) == 1 && n >= leastMany && d.cache.inParts && !d.invariant}
-	s, err := d.stepSession(kind)
-	if err != nil {
-		return err
-	}
-	if err := s.bound.bind(s.binding, d.geometry, parts...); err != nil {
+	if err := s.bound.bind(s.binding, d.geometry, cacheView{d.cache.states, d.rows(n), d.cache.capacity, d.cache.made}); err != nil {
 		return err
 	}
 	at := make([]*sampler.Row, n) // in the order of the cache's rows
 	for i := range rows {
-		at[d.cache.rowOf(rows[i].Slot)] = &rows[i]
+		at[d.cache.rowOf[rows[i].Slot]] = &rows[i]
 	}
-	if err := s.fill(d, at, tokens, parts); err != nil {
+	if err := s.fill(d, at, tokens); err != nil {
 		return err
 	}
 	if err := s.binding.Run(); err != nil {
@@ -360,19 +312,6 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 	}
 	d.cache.stepped(rows)
 	return d.sample(d, &s.hidden, at)
-}
-
-// views returns the rows of the cache that a step over n sequences computes, by part.
-func (d *Decoder) views(n int) (parts []cacheView) {
-	for i, p := range d.cache.parts {
-		if i == 0 || len(p.slotOf) > 0 {
-			parts = append(parts, cacheView{p.states, len(p.slotOf), p.capacity, p.made})
-		}
-	}
-	if len(parts) == 1 {
-		parts[0].rows = d.rows(n)
-	}
-	return parts
 }
 
 // checkStep returns an error if the step is impossible, else the length of the longest
@@ -383,7 +322,7 @@ func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
 	}
 	for _, r := range rows {
 		slot := r.Slot
-		if d.cache.rowOf(slot) < 0 {
+		if d.cache.rowOf[slot] < 0 {
 			return 0, fmt.Errorf("runtime: slot %d is not in use", slot)
 		}
 		length := d.cache.length(slot)
@@ -400,13 +339,15 @@ func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
 
 // fill fills the session's inputs with the ids of a step, in the order of the cache's
 // rows, over rows of up to tokens tokens. An unused row begins a new sequence at every step.
-func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []cacheView) error {
-	n := int64(d.rows(len(at)))
+func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int) error {
+	n, heads := int64(d.rows(len(at))), d.geometry.KVHeads
 	b := s.binding.begin()
 	rows := fillIf[int64](b, ports.TokenIDs, &s.ids, n, 1)
 	pos := fillIf[int64](b, ports.Positions, &s.pos, n, 1)
 	lens := fillIf[int32](b, ports.CacheLengths, &s.seqlens, n)
 	total := fillIf[int32](b, ports.CacheTotal, &s.total)
+	places := fillIf[int64](b, ports.CachePlaces, &s.at, n, int64(heads), 3)
+	active := fillIf[float32](b, ports.Active, &s.active, n, 1)
 	hidden, err := s.hidden.of(n, int64(d.geometry.Hidden))
 	b.out(ports.Hidden, hidden, err)
 	if b.failed != nil {
@@ -417,8 +358,12 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []ca
 	}
 	clear(rows)
 	clear(pos)
+	clear(active)
 	for row, r := range at {
 		rows[row], pos[row] = int64(r.ID), int64(d.cache.length(r.Slot))
+		if active != nil && !r.Idle {
+			active[row] = 1
+		}
 	}
 	for i := range lens {
 		lens[i] = int32(pos[i])
@@ -426,43 +371,11 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []ca
 	for i := range total {
 		total[i] = int32(tokens)
 	}
-	first := 0
-	for i, p := range parts {
-		s.fillPart(b, i, d.geometry, p.tokens, pos[first:first+p.rows])
-		active := fillIf[float32](b, models.InPart(ports.Active, i), &s.active[i], int64(p.rows), 1)
-		clear(active)
-		for row := range active {
-			if first+row < len(at) && !at[first+row].Idle {
-				active[row] = 1
-			}
-		}
-		first += p.rows
-	}
-	return s.fillPlaces(b, parts[0].tokens)
-}
-
-// fillPart fills the inputs by which a part of the cache knows positions of rows.
-func (s *stepSession) fillPart(b *Binding, part int, g models.Geometry, capacity int, pos []int64) {
-	n, heads := int64(len(pos)), g.KVHeads
-	at := fillIf[int64](b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
-	var masks [2][]float32
-	for i, name := range []string{ports.Mask, ports.Band} {
-		masks[i] = fillIf[float32](b, models.InPart(name, part), &s.masks[part][i], n, 1, 1, int64(capacity))
-	}
-	if b.failed != nil {
-		return
-	}
-	for i := range len(at) / 3 {
+	for i := range len(places) / 3 {
 		row, head := i/heads, i%heads
-		at[3*i], at[3*i+1], at[3*i+2] = int64(row), int64(head), pos[row]
+		places[3*i], places[3*i+1], places[3*i+2] = int64(row), int64(head), pos[row]
 	}
-	for i, window := range []int{0, g.Kinds.Window()} {
-		for row := range len(masks[i]) / capacity {
-			for t := range capacity {
-				masks[i][row*capacity+t] = maskAt(int(pos[row]), t, window)
-			}
-		}
-	}
+	return s.fillPlaces(b, d.cache.capacity)
 }
 
 // fillPlaces binds the numbers of the places in a row, if the Program has that
@@ -505,7 +418,7 @@ func (d *Decoder) Release() {
 func (d *Decoder) Close() {
 	for _, s := range d.steps {
 		s.close()
-		closeBuffers(&s.at[0], &s.at[1], &s.masks[0][0], &s.masks[0][1], &s.masks[1][0], &s.masks[1][1], &s.places, &s.active[0], &s.active[1])
+		closeBuffers(&s.at, &s.places, &s.active)
 	}
 	d.steps = nil
 	for x := range d.prefixes {

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"maps"
+	"slices"
 	"unsafe"
 	"weak"
 
@@ -38,35 +40,11 @@ func NewTensor(d models.DType, data []byte, shape ...int64) (*Value, error) {
 	return newValue(host, d, unsafe.Pointer(unsafe.SliceData(data)), len(data), shape)
 }
 
-// PartsAlways puts rows of the cache into two parts as soon as their lengths differ.
-func (d *Decoder) PartsAlways() { d.cache.least = 0 }
+// Forms returns the forms that have computed steps.
+func (d *Decoder) Forms() []models.Form { return slices.Sorted(maps.Keys(d.steps)) }
 
-// ManySteps returns whether DecodeMany has computed any steps.
-func (d *Decoder) ManySteps() (many bool) {
-	for kind := range d.steps {
-		many = many || kind.many
-	}
-	return many
-}
-
-// Parts returns how many rows each part of the cache has, and their capacities.
-func (d *Decoder) Parts() (rows, capacity [2]int) {
-	for i, p := range d.cache.parts {
-		rows[i], capacity[i] = len(p.slotOf), p.capacity
-	}
-	return rows, capacity
-}
-
-// CacheMemory returns the addresses of the keys of the cache's first layer, by part, and
-// does not keep the memory alive.
-func (d *Decoder) CacheMemory() (at []weak.Pointer[byte]) {
-	for _, p := range d.cache.parts {
-		if p.states != nil {
-			at = append(at, weak.Make((*byte)(p.states[0].at)))
-		}
-	}
-	return at
-}
+// CacheMemory returns the address of the keys of the cache's first layer, and does not keep the memory alive.
+func (d *Decoder) CacheMemory() weak.Pointer[byte] { return weak.Make((*byte)(d.cache.states[0].at)) }
 
 // Untiled makes the Optimizer run its Programs on ONNX Runtime alone.
 func (o *Optimizer) Untiled() error {

@@ -70,7 +70,7 @@ func (p *Pass) Packed() (batch, longest, blocks, rows int) {
 func (l *Learner) Passes() int { return len(l.head.slices) }
 
 // Capacity returns how many tokens a row of the cache has room for.
-func (d *Decoder) Capacity() int { return d.cache.parts[0].capacity }
+func (d *Decoder) Capacity() int { return d.cache.capacity }
 
 // Copies returns functions that copy so many bytes to the memory of e and back. The bytes
 // are freed when the test ends.

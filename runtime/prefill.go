@@ -18,7 +18,7 @@ type prefix struct {
 
 // A prefillBatch is the result of a session for some prompts.
 type prefillBatch struct {
-	states []*buffer // as in a cachePart, with room for T = tokens
+	states []*buffer // as in a cache, with room for T = tokens
 	hidden buffer    // [B,D]
 	tokens int
 	rows   int // number of prompts for which there is room

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"onering/models"
@@ -70,30 +71,42 @@ func TestRecurrentGap(t *testing.T) {
 		defer l.Close()
 		p := must(l.Forward(sequences, 1, false))(t)
 		defer p.Release()
-		near(t, "log-probs of the learner", p.LogProb, sampled, 1e-4)
+		bound, sum, n := 1e-4, 0.0, 0
+		if strings.HasSuffix(t.Name(), "delta_rule") {
+			bound = 3e-4 // a few tokens of this model amplify rounding: the learner's own log-probs are up to 1.1e-4 off float64's
+		}
+		near(t, "log-probs of the learner", p.LogProb, sampled, bound)
+		for i, row := range p.LogProb {
+			for k, x := range row {
+				sum, n = sum+math.Abs(float64(x)-sampled[i][k]), n+1
+			}
+		}
+		if !(sum < 6e-6*float64(n)) {
+			t.Errorf("log-probs of the learner: mean difference %.2g", sum/float64(n))
+		}
+		t.Logf("mean difference %.2g", sum/float64(n))
 	})
 }
 
-// TestRecurrentRows: parts of the cache, freed rows and the graph for many rows change no
-// log-prob, and a row that idles goes on as if it had not.
+// TestRecurrentRows: other rows and forms change no log-prob, and a row that idles goes on as if it
+// had not.
 func TestRecurrentRows(t *testing.T) {
 	onRecurrent(t, func(t *testing.T, env *runtime.Env, ring *runtime.Ring) {
 		var want []float32
-		for _, parts := range []bool{false, true} {
+		if env.Device() == "cpu" {
+			cacheRows(t, env, ring)
+		}
+		for _, of := range []sampler.Invariance{sampler.Slots, sampler.Loose} {
 			d := must(env.NewDecoder(ring, 40, 200))(t)
 			defer d.Close()
-			if parts {
-				d.PartsAlways()
-			} else {
-				d.SetInvariant(sampler.Slots)
-			}
+			d.SetInvariant(of)
 			got := decodeFewer(t, d, 40)
 			if want == nil {
 				want = got
 			}
 			for i := range want {
 				if !(math.Abs(float64(got[i]-want[i])) <= 5e-5) {
-					t.Fatalf("number %d is %v in parts, %v in one", i, got[i], want[i])
+					t.Fatalf("number %d is %v, in Direct alone %v", i, got[i], want[i])
 				}
 			}
 		}

@@ -217,15 +217,6 @@ func Cases() []Case {
 			}, batch(a), batch(b)), nil)
 		}
 	}
-	for _, transB := range []bool{false, true} {
-		b := dims("N", 2, 1, 4, 5)
-		if transB {
-			b = dims("N", 2, 1, 5, 4)
-		}
-		add(fmt.Sprintf("RowProducts/%v", transB), noGradient(func(in []*graph.Node) *graph.Node {
-			return graph.RowProducts(in[0], in[1], transB)
-		}, dims("N", 2, 3, 1, 4), b), nil)
-	}
 	add("MatMul/matrices", one(func(in []*graph.Node) *graph.Node { return graph.MatMul(in[0], in[1], false, false, 1) }, dims("N", 3), dims(3, 4)), nil)
 	add("Linear", one(func(in []*graph.Node) *graph.Node { return graph.Linear(in[0], in[1], in[2]) }, dims("N", 3), dims(4, 3), dims(4)), nil)
 	add("Gemm/itself", one(func(in []*graph.Node) *graph.Node { return graph.Gemm(in[0], in[0], nil, true, false) }, dims("N", 3)), nil)

@@ -140,9 +140,6 @@ func (w *weights) adapter(name string, sizes ...any) *graph.Node {
 // low is Scale A x for each of the modules with operand x [N,in], in the orientation of
 // oriented; nil for modules without low-rank products.
 func (w *weights) low(form models.Form, name string, parts []module, x *graph.Node) []*graph.Node {
-	if form == models.Paired {
-		form = models.Wide
-	}
 	return w.lowBy(form, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return oriented(form, x, a, nil) })
 }
 

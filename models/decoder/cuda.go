@@ -36,9 +36,8 @@ func (a Architecture) forProvider(g *graph.Graph) {
 	}
 }
 
-// byProducts reports whether graphs for prompts compute attention by products, in place
-// of GroupQueryAttention. Even in 16 bits the operands are then float32, as in Layer, and
-// the cache has 16 bits.
+// byProducts reports whether Prefill and Decode compute attention by products, in place of
+// GroupQueryAttention.
 func (a Architecture) byProducts() bool {
 	return a.Provider == models.CUDA && a.compute() == models.F32
 }
@@ -65,18 +64,18 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x *graph.Node, angles []an
 	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
 		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
 	}
-	return func(layer int, qkv *graph.Node, _ []graph.Cache) (*graph.Node, []graph.Cache) {
+	return func(layer int, qkv *graph.Node, _ graph.Cache) (*graph.Node, graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		parts := graph.Split(qkv, 1, hk+gk, gk)
-		turned := graph.Split(a.turned(layer, parts[0], pos, angles), 1, hk, gk)
-		now := graph.Cache{K: heads(turned[1], a.KVHeads), V: heads(a.narrow(parts[1]), a.KVHeads)}
+		turned := graph.Split(a.turn(layer, parts[0], pos, angles), 1, hk, gk)
+		now := graph.Cache{K: heads(turned[1], a.KVHeads), V: heads(parts[1], a.KVHeads)}
 		// As in Decode, the heads of a group are rows of one product.
-		q := graph.Reshape(heads(widen(turned[0]), a.Heads), 0, a.KVHeads, -1, a.HeadDim)
-		s := graph.Reshape(graph.MatMul(q, widen(now.K), false, true, a.scoreScale()), 0, a.Heads, -1, 0)
+		q := graph.Reshape(heads(turned[0], a.Heads), 0, a.KVHeads, -1, a.HeadDim)
+		s := graph.Reshape(graph.MatMul(q, now.K, false, true, a.scoreScale()), 0, a.Heads, -1, 0)
 		s = softCap(s, a.Block.AttentionCap)
 		p := graph.Reshape(graph.Softmax(graph.Add(s, masks[maskOf(a.kind(layer))])), 0, a.KVHeads, -1, 0)
-		o := graph.Reshape(graph.MatMul(p, widen(now.V), false, false, 1), 0, a.Heads, -1, a.HeadDim)
-		return a.narrow(graph.Reshape(graph.Transpose(o, 0, 2, 1, 3), -1, hk)), []graph.Cache{now}
+		o := graph.Reshape(graph.MatMul(p, now.V, false, false, 1), 0, a.Heads, -1, a.HeadDim)
+		return graph.Reshape(graph.Transpose(o, 0, 2, 1, 3), -1, hk), now
 	}
 }
 

@@ -33,7 +33,7 @@ func numbers(form models.Form) int {
 	return 0
 }
 
-// oriented is product in the orientation of a form: [N,out], or [out,N] in the wide forms.
+// oriented is product in the orientation of a form: [N,out], or [out,N] in Wide.
 func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 	if form == models.Direct {
 		return graph.Linear(x, w, b)
@@ -41,18 +41,7 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 	if b != nil {
 		b = graph.Reshape(b, -1, 1)
 	}
-	out, in := w.Shape()[0].N, w.Shape()[1].N
-	if form == models.Wide || out%2 != 0 {
-		return graph.Gemm(w, x, b, false, true)
-	}
-	// [w0 w1] times [x 0] and [0 x] are w0 x and w1 x, in the order of [out,N].
-	corners := x.Graph().Floats(graph.Dims(2, 1, 2, 1), 1, 0, 0, 1)
-	two := graph.Reshape(graph.Mul(graph.Reshape(x, 1, -1, 1, in), corners), -1, 2*in)
-	y := graph.Reshape(graph.Gemm(graph.Reshape(w, out/2, 2*in), two, nil, false, true), out, -1)
-	if b != nil {
-		y = graph.Add(y, b)
-	}
-	return y
+	return graph.Gemm(w, x, b, false, true)
 }
 
 // Prefill builds the graph that computes prompts from their first token.
@@ -74,9 +63,9 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 func (a Architecture) Prefill() (models.Program, error) {
 	d := decoding{a}
 	if a.byProducts() {
-		return d.decoder("prefill", "T", models.Direct, 0, d.promptProducts)
+		return d.decoder("prefill", "T", models.Direct, false, d.promptProducts)
 	}
-	return d.decoder("prefill", "T", models.Direct, 1, d.groupQuery)
+	return d.decoder("prefill", "T", models.Direct, true, d.groupQuery)
 }
 
 // decoding builds the parts of Prefill and Decode.
@@ -86,13 +75,13 @@ type decoding struct{ Architecture }
 func (a decoding) groupQuery(g *graph.Graph, ids, x *graph.Node, angles []angle) attention {
 	seqlens, total := g.Input(ports.CacheLengths, models.I32, graph.Dims("B")), g.Input(ports.CacheTotal, models.I32, graph.Dims())
 	all := a.Heads + 2*a.KVHeads
-	operator := func(layer int, qkv *graph.Node, past graph.Cache, by angle) (*graph.Node, []graph.Cache) {
+	operator := func(layer int, qkv *graph.Node, past graph.Cache, by angle) (*graph.Node, graph.Cache) {
 		if a.cacheWidth() != a.HeadDim {
 			qkv = a.padHeads(qkv, all, all*a.cacheWidth())
 		}
 		o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, by.cos, by.sin,
 			graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: a.Block.AttentionCap, Window: a.kind(layer).Window})
-		return a.cutHeads(o), []graph.Cache{now}
+		return a.cutHeads(o), now
 	}
 	// The operator would use 16-bit angles for 16-bit heads, so these are turned before it. So are
 	// heads of which only a part is turned, since the zeros that pad a head change the part's place.
@@ -109,15 +98,15 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x *graph.Node, angles []angle)
 				padded[i] = angle{a.padLast(x.cos, a.cacheWidth()/2), a.padLast(x.sin, a.cacheWidth()/2)}
 			}
 		}
-		return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
-			return operator(layer, qkv, past[0], padded[a.kindOf(layer)])
+		return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+			return operator(layer, qkv, past, padded[a.kindOf(layer)])
 		}
 	}
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
-	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
+	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
 		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, angles), parts[1])
-		return operator(layer, a.narrow(qkv), past[0], angle{})
+		return operator(layer, a.narrow(qkv), past, angle{})
 	}
 }
 
@@ -143,151 +132,51 @@ func (a decoding) cutHeads(x *graph.Node) *graph.Node {
 
 // Decode builds the graph that computes one more token for each row.
 //
-// Inputs: ids int64 [B,1]; pos int64 [B,1], the tokens cached before; at int64
-// [B,G,3], where the new token's keys and values go: (b, g, pos); mask
-// [B,1,1,S], 0 for the places up to pos and very negative beyond, where the
-// cache must hold finite numbers, and band, which is very negative also before the window of
-// layers that have one; cos, sin, weights and caches as for Prefill.
-// Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
+// Inputs: ids int64 [B,1]; seqlens int32 [B], the tokens cached before; total int32 [], the
+// largest of them plus 1; cos, sin, weights and caches as for Prefill. Outputs: hidden [B,D] and
+// the caches, onto the inputs' buffers. Attention is the operator GroupQueryAttention, which reads
+// only the filled part of each row. Where it cannot turn the heads, pos int64 [B,1], the same as
+// seqlens, is an input too.
 //
-// For CUDA the graph makes the mask from pos and places int64 [S], the numbers
-// from 0 to S-1. As an input it would be B*S numbers that change with every token.
+// CUDA has no such operator in float32. There, pos, at int64 [B,G,3], where the new token's keys
+// and values go: (b, g, pos), and places int64 [S], the numbers from 0 to S-1, take the place of
+// seqlens and total, and the cache must hold finite numbers beyond pos, too.
 //
-// In 16 bits, attention is the operator GroupQueryAttention, which has a
-// fast kernel on GPUs: in place of at and mask there are seqlens int32 [B], the
-// tokens cached before as in pos, and total int32 [], the largest of them plus
-// 1. There is only the Direct form: the others are for a CPU's matrix product.
+// Only the CPU in float32 has another form than Direct: the others are for its matrix product.
 func (a Architecture) Decode(form models.Form) (models.Program, error) {
 	d := decoding{a}
 	if a.compute() != models.F32 && form != models.Direct {
 		return models.Program{}, fmt.Errorf("decoder: decoding in %v has only the direct form, not %q", a.Type, "decode"+form.Suffix())
 	}
-	if a.compute() != models.F32 && !a.byProducts() {
-		return d.decoder("decode", 1, form, 1, d.groupQuery)
+	attend := d.groupQuery
+	if a.byProducts() {
+		attend = d.tokenProducts
 	}
-	return d.decoder("decode"+form.Suffix(), 1, form, 1, d.tokenProducts(1))
+	return d.decoder("decode"+form.Suffix(), 1, form, true, attend)
 }
 
-// DecodeMany builds Decode for many rows: attention is the operator GroupQueryAttention,
-// which reads only the filled part of each row. It takes what Decode takes in 16 bits, but
-// not pos. Only the CPU in float32 has this graph.
-func (a Architecture) DecodeMany(form models.Form) (models.Program, error) {
-	if a.forGPU() {
-		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d has no graph for many rows", a.compute(), a.Provider)
-	}
-	d := decoding{a}
-	return d.decoder("decode.many"+form.Suffix(), 1, form, 1, d.groupQuery)
-}
-
-// DecodeParts builds Decode for a cache in two parts, whose rows have room for different
-// numbers of tokens, so that a step does not compute all at the size of the longest. The
-// first rows of ids, pos and hidden are those of the first part. The second part has its
-// own mask, places at, and caches; see models.InPart. Only the CPU in float32 has this
-// graph: other kernels take the length of each row.
-func (a Architecture) DecodeParts(form models.Form) (models.Program, error) {
-	if a.cacheParts() == 1 {
-		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d takes its cache in one part", a.compute(), a.Provider)
-	}
-	d, n := decoding{a}, a.cacheParts()
-	return d.decoder("decode.parts"+form.Suffix(), 1, form, n, d.tokenProducts(n))
-}
-
-// cacheParts returns how many parts of the cache DecodeParts takes, or 1.
-func (a Architecture) cacheParts() int {
-	if a.forGPU() {
-		return 1
-	}
-	return 2
-}
-
-// tokenProducts declares attention of one new token of each row to its cache, in a number of
-// parts, by products.
-func (a decoding) tokenProducts(parts int) declare {
-	return func(g *graph.Graph, _, _ *graph.Node, angles []angle) attention {
-		return a.partProducts(g, parts, angles)
-	}
-}
-
-// partProducts declares the inputs of n parts of the cache, and returns attention of each row's new token to
-// its part.
-func (a decoding) partProducts(g *graph.Graph, n int, angles []angle) attention {
+// tokenProducts declares attention of one new token of each row to its cache by products.
+func (a decoding) tokenProducts(g *graph.Graph, _, _ *graph.Node, angles []angle) attention {
 	pos := g.Input(ports.Positions, models.I64, graph.Dims("B", 1))
-	parts := make([]partInputs, n)
-	for i := range parts {
-		parts[i] = a.partInputs(g, pos, i, n)
+	at := g.Input(ports.CachePlaces, models.I64, graph.Dims("B", a.KVHeads, 3))
+	indices, masks := g.Input(ports.CacheIndices, models.I64, graph.Dims("S")), map[int]*graph.Node{}
+	for _, k := range a.kinds() {
+		if masks[k.Window] == nil {
+			masks[k.Window] = a.maskAfter(pos, indices, k.Window)
+		}
 	}
-	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
+	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		split := graph.Split(qkv, 1, hk+gk, gk)
-		turned := graph.Split(a.turned(layer, split[0], pos, angles), 1, hk, gk)
-		if len(past) == 1 {
-			o, now := a.attendTo(parts[0], a.kind(layer), past[0], turned[0], turned[1], a.narrow(split[1]))
-			return o, []graph.Cache{now}
-		}
-		outs, now, sizes := make([]*graph.Node, len(past)), make([]graph.Cache, len(past)), []*graph.Node{}
-		for i := range past {
-			sizes = append(sizes, parts[i].at)
-			part := func(x *graph.Node) *graph.Node { return x.Part(sizes...) }
-			outs[i], now[i] = a.attendTo(parts[i], a.kind(layer), past[i], part(turned[0]), part(turned[1]), part(split[1]))
-		}
-		return qkv.Whole(outs...), now
+		turned := graph.Split(a.turn(layer, split[0], pos, angles), 1, hk, gk)
+		heads := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, a.KVHeads, a.HeadDim) }
+		now := graph.Cache{K: graph.ScatterRows(past.K, at, heads(turned[1])), V: graph.ScatterRows(past.V, at, heads(split[1]))}
+		// The heads of a group are rows of one product with the group's keys.
+		q := graph.Reshape(turned[0], -1, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim)
+		s := softCap(graph.MatMul(q, now.K, false, true, a.scoreScale()), a.Block.AttentionCap)
+		o := graph.MatMul(graph.Softmax(graph.Add(s, masks[a.kind(layer).Window])), now.V, false, false, 1)
+		return graph.Reshape(o, -1, hk), now
 	}
-}
-
-// partInputs are the inputs of a part of the cache: where new tokens go, int64 [B,G,3],
-// and the masks [B,1,1,S] by their names.
-type partInputs struct {
-	at    *graph.Node
-	masks map[string]*graph.Node
-}
-
-// partInputs declares the inputs of one of several parts of the cache; pos [B,1] are the positions of the new
-// tokens.
-func (a decoding) partInputs(g *graph.Graph, pos *graph.Node, part, parts int) partInputs {
-	rows, places := partSizes(part, parts)
-	p := partInputs{at: g.Input(models.InPart(ports.CachePlaces, part), models.I64, graph.Dims(rows, a.KVHeads, 3)), masks: map[string]*graph.Node{}}
-	var indices *graph.Node
-	if a.byProducts() {
-		indices = g.Input(ports.CacheIndices, models.I64, graph.Dims(places))
-	}
-	for _, k := range a.kinds() {
-		switch name := maskOf(k); {
-		case p.masks[name] != nil:
-		case indices != nil:
-			p.masks[name] = a.maskAfter(pos, indices, k.Window)
-		default:
-			p.masks[name] = g.Float(models.InPart(name, part), rows, 1, 1, places)
-		}
-	}
-	return p
-}
-
-// attendTo is the attention of rows q [B,H*K] to a part of the cache, into which it also
-// puts their keys and values k and v [B,G*K].
-func (a decoding) attendTo(in partInputs, kind models.Kind, past graph.Cache, q, k, v *graph.Node) (*graph.Node, graph.Cache) {
-	now := graph.Cache{
-		K: graph.ScatterRows(past.K, in.at, a.padHeads(k, a.KVHeads, a.KVHeads, a.cacheWidth())),
-		V: graph.ScatterRows(past.V, in.at, a.padHeads(v, a.KVHeads, a.KVHeads, a.cacheWidth())),
-	}
-	if a.Provider == models.CPU {
-		return a.attendByRows(in.masks[maskOf(kind)], now, q), now
-	}
-	// The heads of a group are rows of one product with the group's keys.
-	q = a.padHeads(widen(q), a.Heads, a.KVHeads, a.Heads/a.KVHeads, a.cacheWidth())
-	s := softCap(graph.MatMul(q, widen(now.K), false, true, a.scoreScale()), a.Block.AttentionCap)
-	o := graph.MatMul(graph.Softmax(graph.Add(s, in.masks[maskOf(kind)])), widen(now.V), false, false, 1)
-	return a.narrow(a.cutHeads(o)), now
-}
-
-// attendByRows is attendTo for a CPU: each head is a single row of a product with the
-// cache of its group, which takes two thirds of the time of one product for the group.
-func (a decoding) attendByRows(mask *graph.Node, now graph.Cache, q *graph.Node) *graph.Node {
-	width, rows := a.cacheWidth(), a.Heads/a.KVHeads
-	q = graph.Mul(q, q.Graph().Scalar(a.scoreScale()))
-	q = a.padHeads(q, a.Heads, a.KVHeads, rows, 1, width)
-	shared := func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, a.KVHeads, 1, -1, width) } // [B,G,1,S,K]
-	s := softCap(graph.RowProducts(q, shared(now.K), true), a.Block.AttentionCap)
-	return a.cutHeads(graph.RowProducts(graph.Softmax(graph.Add(s, graph.Reshape(mask, 0, 1, 1, 1, -1))), shared(now.V), false))
 }
 
 // kindOf returns the number of a layer's kind.
@@ -307,14 +196,9 @@ func (a decoding) turn(layer int, x, pos *graph.Node, angles []angle) *graph.Nod
 	return x
 }
 
-// turned applies turn in float32 to x in the type of the products.
-func (a decoding) turned(layer int, x, pos *graph.Node, angles []angle) *graph.Node {
-	return a.narrow(a.turn(layer, widen(x), pos, angles))
-}
-
-// An attention builds the attention of a layer: from qkv [N,(H+2G)*K] and the parts of
-// the cache, if any, to [N,H*K] and the cache with the new tokens.
-type attention func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache)
+// An attention builds the attention of a layer: from qkv [N,(H+2G)*K] and the cache, if there
+// is one, to [N,H*K] and the cache with the new tokens.
+type attention func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache)
 
 // A declare declares further inputs of a graph, whose angles are declared by the kinds of
 // layers, and returns the graph's attention.
@@ -337,9 +221,9 @@ func (a decoding) everyAngle(g *graph.Graph) []angle {
 	return list
 }
 
-// decoder builds a graph over a cache of so many parts. With 0 parts its attention sees
-// only the new tokens.
-func (a decoding) decoder(name string, tokens any, form models.Form, parts int, attend declare) (models.Program, error) {
+// decoder builds a graph whose attention sees the cache, or only the new tokens unless cached is
+// set.
+func (a decoding) decoder(name string, tokens any, form models.Form, cached bool, attend declare) (models.Program, error) {
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
 		ids := g.Input(ports.TokenIDs, models.I64, graph.Dims("B", tokens))
@@ -347,9 +231,9 @@ func (a decoding) decoder(name string, tokens any, form models.Form, parts int, 
 		x := graph.Reshape(a.embedding(g, ids), -1, a.Hidden)
 		x = a.embedded(x)
 		attention := attend(g, ids, x, angles)
-		rows := a.recurrent(g, ids, tokens != 1, max(1, parts))
+		rows := a.recurrent(g, ids, tokens != 1)
 		for i := range a.Layers {
-			x = a.decodeLayer(g, i, form, parts, x, attention, rows)
+			x = a.decodeLayer(g, i, form, cached, x, attention, rows)
 		}
 		if tokens != 1 {
 			x = graph.Gather(x, g.Input(ports.LastTokens, models.I64, graph.Dims("B")))
@@ -363,15 +247,13 @@ func (a decoding) decoder(name string, tokens any, form models.Form, parts int, 
 }
 
 // decodeLayer is layer i from x [N,D] to [N,D].
-func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int, x *graph.Node, attend attention, rows func(layer int) rowwise) *graph.Node {
+func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, cached bool, x *graph.Node, attend attention, rows func(layer int) rowwise) *graph.Node {
 	d, n, kind := a.Hidden, a.Names, a.kind(i)
 	m := a.mixer(kind)
 	weights := weights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i), widened: map[string]*graph.Node{}}
-	var before []graph.Cache
-	if kind.Mixer == models.Attention {
-		for part := range parts {
-			before = append(before, graph.Cache{K: a.cached(g, a.state(i, models.Keys), part, parts), V: a.cached(g, a.state(i, models.Values), part, parts)})
-		}
+	var before graph.Cache
+	if kind.Mixer == models.Attention && cached {
+		before = graph.Cache{K: past(g, a.state(i, models.Keys)), V: past(g, a.state(i, models.Values))}
 	}
 	whole := module{m.in.name, m.in.rows()}
 	weights.widen(d, whole)
@@ -388,7 +270,7 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 	}
 	var o *graph.Node
 	if kind.Mixer == models.Attention {
-		o = a.attendIn(g, i, mixed, before, parts, &weights, attend)
+		o = a.attendIn(g, i, mixed, before, &weights, attend)
 	} else {
 		var sizes []int
 		for _, p := range m.in.modules {
@@ -403,7 +285,7 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 
 // attendIn is attention of a layer for its product qkv, with norms and gates, and declares the
 // cache after it.
-func (a decoding) attendIn(g *graph.Graph, layer int, qkv *graph.Node, before []graph.Cache, parts int, weights *weights, attend attention) *graph.Node {
+func (a decoding) attendIn(g *graph.Graph, layer int, qkv *graph.Node, before graph.Cache, weights *weights, attend attention) *graph.Node {
 	hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	var gate *graph.Node
 	if a.Block.OutputGate {
@@ -418,48 +300,33 @@ func (a decoding) attendIn(g *graph.Graph, layer int, qkv *graph.Node, before []
 		qkv = graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2])
 	}
 	o, now := attend(layer, qkv, before)
-	for part := range now {
-		var was graph.Cache
-		if parts > 0 {
-			was = before[part]
-		}
-		present(g, a.state(layer, models.Keys), part, now[part].K, was.K)
-		present(g, a.state(layer, models.Values), part, now[part].V, was.V)
-	}
+	present(g, a.state(layer, models.Keys), now.K, before.K)
+	present(g, a.state(layer, models.Values), now.V, before.V)
 	return a.throughGate(o, gate)
 }
 
 // stateNames are what names of ports call the states.
 var stateNames = map[models.Role]string{models.Keys: "key", models.Values: "value", models.Window: "window", models.Memory: "memory"}
 
-// cached declares a state of earlier tokens in a part of the cache.
-func (a decoding) cached(g *graph.Graph, s models.State, part, parts int) *graph.Node {
-	name := models.InPart(fmt.Sprintf("past_%s.%d", stateNames[s.Role], s.Layer), part)
-	g.Use(name, models.Use{Role: s.Role, Layer: s.Layer, Part: part})
-	rows, places := partSizes(part, parts)
-	sizes := []any{rows}
+// past declares a state of earlier tokens.
+func past(g *graph.Graph, s models.State) *graph.Node {
+	name := fmt.Sprintf("past_%s.%d", stateNames[s.Role], s.Layer)
+	g.Use(name, s.Use)
+	sizes := []any{"B"}
 	for i, n := range s.Shape {
 		if i == 1 && s.Grows() {
-			sizes = append(sizes, places)
+			sizes = append(sizes, "S")
 		}
 		sizes = append(sizes, n)
 	}
 	return g.Input(name, s.Type, graph.Dims(sizes...))
 }
 
-// partSizes returns the letters for the rows and for the places in a row of a part of the cache.
-func partSizes(part, parts int) (rows, places string) {
-	if parts == 1 {
-		return "B", "S"
-	}
-	return fmt.Sprintf("B%d", part), fmt.Sprintf("S%d", part)
-}
-
 // present makes a state with the new tokens an output, onto the one before; that is nil
 // without earlier tokens.
-func present(g *graph.Graph, s models.State, part int, now, before *graph.Node) {
-	name := models.InPart(fmt.Sprintf("present_%s.%d", stateNames[s.Role], s.Layer), part)
-	g.Use(name, models.Use{Role: s.Role, Layer: s.Layer, Part: part})
+func present(g *graph.Graph, s models.State, now, before *graph.Node) {
+	name := fmt.Sprintf("present_%s.%d", stateNames[s.Role], s.Layer)
+	g.Use(name, s.Use)
 	if before == nil {
 		g.Output(name, now)
 		return
@@ -478,7 +345,7 @@ func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool
 	return weights.added(sum, upright(form, weights.withAdapter(form, m, low, oriented(form, x, w, b))), norm)
 }
 
-// mlp is sum + down(silu(gate) * up); in the wide forms the intermediate values stay
+// mlp is sum + down(silu(gate) * up); in Wide the intermediate values stay
 // transposed. gate and up are adjacent, but a product of both would have to be split.
 func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *graph.Node {
 	gateUp, last := a.gateUp(), module{a.Names.Down, a.Hidden}

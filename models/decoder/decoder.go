@@ -121,7 +121,7 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
 		Sizes: a.Sizes, RopeTheta: a.RopeTheta, Kinds: a.kinds(), KindOf: a.KindOf, ZeroNorms: a.Block.PlusOne,
-		CacheParts: a.cacheParts(), CacheWidth: a.cacheWidth(), States: a.states(), Compute: a.compute(),
+		CacheWidth: a.cacheWidth(), States: a.states(), Compute: a.compute(),
 		Embedding: a.Names.Embedding, Head: a.Names.Head, Norm: a.Names.Norm, Beside: a.Names.beside, Modules: a.Names.modules,
 	}
 	if a.Tied {

@@ -44,10 +44,6 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 		for _, form := range decodeForms(c) {
 			p, err := c.Decode(form)
 			add(fmt.Sprintf(" width %d", width), err, p)
-			if c.Geometry().CacheParts > 1 {
-				p, err = c.DecodeMany(form)
-				add(fmt.Sprintf(" width %d", width), err, p)
-			}
 		}
 	}
 	for _, choice := range models.Choices {

@@ -135,12 +135,11 @@ func packed(p *graph.Packing) rowwise {
 		}}
 }
 
-// recurrent declares the inputs of layers without attention and returns the rowwise of a layer
-// and its part of the cache. Prompts take valid [B,T,1], which is 1 where a prompt has a token
+// recurrent declares the inputs of layers without attention and returns the rowwise of a layer.
+// Prompts take valid [B,T,1], which is 1 where a prompt has a token
 // and else 0, and window int64 [B,L-1], the places of its last tokens in rows that L-1 zeros
-// precede. Later tokens take active [B,1], which is 0 for rows that must not change, for each
-// part of the cache.
-func (a decoding) recurrent(g *graph.Graph, ids *graph.Node, prompts bool, parts int) func(layer int) rowwise {
+// precede. Later tokens take active [B,1], which is 0 for rows that must not change.
+func (a decoding) recurrent(g *graph.Graph, ids *graph.Node, prompts bool) func(layer int) rowwise {
 	taps, any := 0, false
 	for _, k := range a.kinds() {
 		if k.Mixer != models.Attention {
@@ -154,11 +153,7 @@ func (a decoding) recurrent(g *graph.Graph, ids *graph.Node, prompts bool, parts
 		valid, window := g.Float(ports.Valid, "B", "T", 1), g.Input(ports.PromptWindow, models.I64, graph.Dims("B", taps-1))
 		return func(layer int) rowwise { return a.ofPrompts(g, layer, ids, valid, window) }
 	}
-	active := make([]*graph.Node, parts)
-	for i := range active {
-		rows, _ := partSizes(i, parts)
-		active[i] = g.Float(models.InPart(ports.Active, i), rows, 1)
-	}
+	active := g.Float(ports.Active, "B", 1)
 	return func(layer int) rowwise { return a.ofTokens(g, layer, active) }
 }
 
@@ -174,61 +169,40 @@ func (a decoding) ofPrompts(g *graph.Graph, layer int, ids, valid, window *graph
 				at := graph.Slice(window, g.Ints(int64(j)), g.Ints(int64(j+1)), 1, 1)
 				last = append(last, graph.Reshape(graph.GatherRows(joined, at), 0, 1, -1))
 			}
-			present(g, a.state(layer, models.Window), 0, graph.Concat(1, last...), nil)
+			present(g, a.state(layer, models.Window), graph.Concat(1, last...), nil)
 			return y
 		},
 		func(q, k, v, decay, beta *graph.Node) *graph.Node {
 			four := graph.Reshape(valid, 0, 0, 1, 1)
 			o, last := graph.DeltaRule(q, graph.Mul(k, four), graph.Mul(v, four), graph.Mul(decay, valid), graph.Mul(beta, valid), nil)
-			present(g, a.state(layer, models.Memory), 0, last, nil)
+			present(g, a.state(layer, models.Memory), last, nil)
 			return o
 		}}
 }
 
 // ofTokens is the rowwise of a layer for one token of each row, which reads and updates the states in the
 // cache.
-func (a decoding) ofTokens(g *graph.Graph, layer int, active []*graph.Node) rowwise {
-	before := func(role models.Role, part int) *graph.Node {
-		return a.cached(g, a.state(layer, role), part, len(active))
-	}
+func (a decoding) ofTokens(g *graph.Graph, layer int, active *graph.Node) rowwise {
+	moves := func() *graph.Node { return graph.Reshape(active, 0, 1, 1) }
 	return rowwise{
 		func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, 1, -1) },
 		func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, -1) },
 		func(x, w *graph.Node) *graph.Node {
-			return byPart(active, []*graph.Node{x}, func(part int, in []*graph.Node) *graph.Node {
-				past := before(models.Window, part)
-				y, joined := graph.CausalConv(in[0], w, past)
-				taps := joined.Shape()[1].N
-				now := graph.Slice(joined, g.Ints(1), g.Ints(int64(taps)), 1, taps-1)
-				moves := graph.GreaterOrEqual(graph.Reshape(active[part], 0, 1, 1), g.Scalar(0.5))
-				present(g, a.state(layer, models.Window), part, graph.Where(moves, now, past), past)
-				return y
-			})
+			window := a.state(layer, models.Window)
+			before := past(g, window)
+			y, joined := graph.CausalConv(x, w, before)
+			taps := joined.Shape()[1].N
+			now := graph.Slice(joined, g.Ints(1), g.Ints(int64(taps)), 1, taps-1)
+			present(g, window, graph.Where(graph.GreaterOrEqual(moves(), g.Scalar(0.5)), now, before), before)
+			return y
 		},
 		func(q, k, v, decay, beta *graph.Node) *graph.Node {
-			return byPart(active, []*graph.Node{q, k, v, decay, beta}, func(part int, in []*graph.Node) *graph.Node {
-				past, moves := before(models.Memory, part), graph.Reshape(active[part], 0, 1, 1)
-				o, now := graph.DeltaStep(in[0], in[1], in[2], graph.Mul(in[3], moves), graph.Mul(in[4], moves), past, a.Provider == models.CPU)
-				present(g, a.state(layer, models.Memory), part, now, past)
-				return o
-			})
+			memory := a.state(layer, models.Memory)
+			before, moves := past(g, memory), moves()
+			o, now := graph.DeltaStep(q, k, v, graph.Mul(decay, moves), graph.Mul(beta, moves), before, a.Provider == models.CPU)
+			present(g, memory, now, before)
+			return o
 		}}
-}
-
-// byPart computes f for the rows of in in each part of the cache and joins the results.
-func byPart(parts, in []*graph.Node, f func(part int, in []*graph.Node) *graph.Node) *graph.Node {
-	if len(parts) == 1 {
-		return f(0, in)
-	}
-	var outs []*graph.Node
-	for i := range parts {
-		rows := make([]*graph.Node, len(in))
-		for j, x := range in {
-			rows[j] = x.Part(parts[:i+1]...)
-		}
-		outs = append(outs, f(i, rows))
-	}
-	return in[0].Whole(outs...)
 }
 
 // state returns a state of a layer.

@@ -59,26 +59,6 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 	return out[0], Cache{out[1], out[2]}
 }
 
-// Part takes the rows of x [B,...] that belong to the last of several parts. The parts
-// [Bi,...] lie one after the other in x.
-func (x *Node) Part(parts ...*Node) *Node {
-	operands("Part", append([]*Node{x}, parts...)...)
-	x.ranked("Part", "the operand", 1)
-	start := x.g.Ints(0)
-	for _, p := range parts[:len(parts)-1] {
-		start = Add(start, sizeOf(p, 0))
-	}
-	last := parts[len(parts)-1]
-	last.ranked("Part", "the last part", 1)
-	return Slice(x, start, Add(start, sizeOf(last, 0)), 0, last.shape[0])
-}
-
-// Whole is the inverse of Part: it joins the rows of all parts, as many as x has.
-func (x *Node) Whole(parts ...*Node) *Node {
-	operands("Whole", append([]*Node{x}, parts...)...)
-	return concat(0, x.shape[0], parts...)
-}
-
 // Rows reshapes x [B*T,C] to [B,T,C], by the ids [B,T] from which x was computed.
 func Rows(x, ids *Node) *Node {
 	operands("Rows", x, ids)

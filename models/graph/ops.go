@@ -193,19 +193,6 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	return product(a, b, transA, transB, alpha)
 }
 
-// RowProducts multiplies each of the rows a [...,n,1,K] with the matrix b [...,1,S,K] transposed, or
-// [...,1,K,S] as it is, which n rows share: y is [...,n,1,S]. It has no derivative. ONNX Runtime's CPU kernel
-// packs the second operand before it multiplies, except for a single row in a product that is not scaled.
-func RowProducts(a, b *Node, transB bool) *Node {
-	floats("RowProducts", a, b)
-	r := len(a.shape)
-	one := Shape{{N: 1}}
-	if r < 3 || len(b.shape) != r || !a.shape[:r-3].equal(b.shape[:r-3]) || !a.shape[r-2:r-1].equal(one) || !b.shape[r-3:r-2].equal(one) {
-		fail("RowProducts: shapes %v and %v do not fit", a.shape, b.shape)
-	}
-	return product(a, b, false, transB, 1)
-}
-
 // product is MatMul of operands whose leading dimensions agree.
 func product(a, b *Node, transA, transB bool, alpha float64) *Node {
 	m, n, attrs := turned("MatMul", a, b, transA, transB)

@@ -58,14 +58,6 @@ func (a brokenArchitecture) Decode(f models.Form) (models.Program, error) {
 	return a.changed(a.decode).Decode(f)
 }
 
-func (a brokenArchitecture) DecodeMany(f models.Form) (models.Program, error) {
-	return a.changed(a.decode).DecodeMany(f)
-}
-
-func (a brokenArchitecture) DecodeParts(f models.Form) (models.Program, error) {
-	return a.changed(a.decode).DecodeParts(f)
-}
-
 func (a brokenArchitecture) Layer(kind int, full bool, blocks int) (f, b models.Program, err error) {
 	if f, _, err = a.changed(nil).Layer(kind, full, blocks); err == nil {
 		_, b, err = a.changed(a.back).Layer(kind, full, blocks)

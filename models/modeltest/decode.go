@@ -2,7 +2,6 @@ package modeltest
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -64,13 +63,7 @@ func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int)
 		d := &decoding{interpreted: m, sequences: sequences, at: []int{5, 1, 3}, places: 9}
 		check("prompts", d.prefill(t), d)
 		for i := range 5 {
-			before := maps.Clone(d.in)
-			hidden := d.step(t, form, i == 1)
-			check(fmt.Sprintf("form %d", form), hidden, d)
-			if i == 0 && m.CacheParts > 1 {
-				d.checkParts(t, fmt.Sprintf("%v, %sform %d", m.Compute, name, form), form, before, hidden)
-				d.checkMany(t, fmt.Sprintf("%v, %sform %d", m.Compute, name, form), form, before, hidden)
-			}
+			check(fmt.Sprintf("form %d", form), d.step(t, form, i == 1), d)
 		}
 	}
 }
@@ -153,7 +146,6 @@ func (d *decoding) step(t testing.TB, form models.Form, rest bool) graphtest.Ten
 	d.idle = make([]bool, B)
 	active := graphtest.Zeros(B, 1)
 	ids, pos, places := make([]int, B), make([]int, B), []int(nil)
-	mask, band := graphtest.Zeros(B, 1, 1, d.places), graphtest.Zeros(B, 1, 1, d.places)
 	for b, s := range d.sequences {
 		d.idle[b] = d.recurs() && (d.at[b] == len(s) || rest && b == 0)
 		if d.at[b] == len(s) && !d.idle[b] {
@@ -162,14 +154,6 @@ func (d *decoding) step(t testing.TB, form models.Form, rest bool) graphtest.Ten
 		pos[b] = d.at[b]
 		if !d.idle[b] {
 			ids[b], active.Data[b] = s[d.at[b]], 1
-		}
-		for i := range d.places {
-			if i > d.at[b] {
-				mask.Data[b*d.places+i] = -math.MaxFloat32
-			}
-			if i > d.at[b] || i <= d.at[b]-d.Kinds.Window() {
-				band.Data[b*d.places+i] = -math.MaxFloat32
-			}
 		}
 		for h := range d.KVHeads {
 			places = append(places, b, h, d.at[b])
@@ -183,78 +167,10 @@ func (d *decoding) step(t testing.TB, form models.Form, rest bool) graphtest.Ten
 		indices[i] = i
 	}
 	d.in[ports.TokenIDs], d.in[ports.Positions] = graphtest.Ints(ids, B, 1), graphtest.Ints(pos, B, 1)
-	d.in[ports.CachePlaces], d.in[ports.Mask], d.in[ports.CacheIndices] = graphtest.Ints(places, B, d.KVHeads, 3), mask, graphtest.Ints(indices)
-	d.in[ports.Band], d.in[ports.Active] = band, active
+	d.in[ports.CachePlaces], d.in[ports.CacheIndices], d.in[ports.Active] = graphtest.Ints(places, B, d.KVHeads, 3), graphtest.Ints(indices), active
 	d.in[ports.CacheLengths], d.in[ports.CacheTotal] = graphtest.Int32(pos, B), graphtest.Int32([]int{slices.Max(pos) + 1})
 	p := must(d.Decode(form))(t)
 	return d.keep(t, p)
-}
-
-// checkParts repeats the newest step with the earlier cache in two parts: the last row
-// has its full length, the others as little as possible.
-func (d *decoding) checkParts(t testing.TB, what string, form models.Form, before tensors, want graphtest.Tensor) {
-	t.Helper()
-	p := must(d.DecodeParts(form))(t)
-	B := len(d.sequences)
-	rows, capacity := [2][2]int{{0, B - 1}, {B - 1, B}}, [2]int{slices.Max(d.at[:B-1]), d.places}
-	in := maps.Clone(d.in)
-	for part, r := range rows {
-		// cut takes the part's rows of x [B,heads,d.places,width] and their first places.
-		cut := func(x graphtest.Tensor, heads, width int) graphtest.Tensor {
-			y := graphtest.Zeros(r[1]-r[0], heads, capacity[part], width)
-			for i := range (r[1] - r[0]) * heads {
-				from := (r[0]*heads + i) * d.places * width
-				copy(y.Data[i*capacity[part]*width:(i+1)*capacity[part]*width], x.Data[from:])
-			}
-			return y
-		}
-		for _, port := range p.Inputs {
-			use := port.Use
-			use.Part = 0
-			if port.Part != part {
-				continue
-			}
-			switch port.Role {
-			case models.Keys, models.Values:
-				in[port.Name] = cut(before[d.cache(t, use)], d.KVHeads, d.CacheWidth)
-			case models.Window, models.Memory:
-				x := before[d.cache(t, use)]
-				y, row := graphtest.Zeros(append([]int{r[1] - r[0]}, x.Dims[1:]...)...), len(x.Data)/B
-				copy(y.Data, x.Data[r[0]*row:r[1]*row])
-				in[port.Name] = y
-			}
-		}
-		for _, name := range []string{ports.Mask, ports.Band} {
-			mask := cut(d.in[name], 1, 1)
-			mask.Dims = []int{r[1] - r[0], 1, 1, capacity[part]}
-			in[models.InPart(name, part)] = mask
-		}
-		var at []int
-		for row := r[0]; row < r[1]; row++ {
-			for h := range d.KVHeads {
-				at = append(at, row-r[0], h, d.at[row]-1)
-			}
-		}
-		active := graphtest.Zeros(r[1]-r[0], 1)
-		copy(active.Data, d.in[ports.Active].Data[r[0]:r[1]])
-		in[models.InPart(ports.Active, part)] = active
-		in[models.InPart(ports.CachePlaces, part)] = graphtest.Ints(at, r[1]-r[0], d.KVHeads, 3)
-	}
-	near(t, what+" with the cache in parts: state ", d.run(t, p, "", in)[ports.Hidden].Data, want.Data, 1e-12)
-}
-
-// checkMany repeats the newest step with the earlier cache by DecodeMany.
-func (d *decoding) checkMany(t testing.TB, what string, form models.Form, before tensors, want graphtest.Tensor) {
-	t.Helper()
-	p := must(d.DecodeMany(form))(t)
-	in := maps.Clone(d.in)
-	for _, port := range p.Inputs {
-		if x, ok := before[port.Name]; ok && port.Role != models.Parameter && strings.HasPrefix(port.Name, "past_") {
-			in[port.Name] = x
-		}
-	}
-	// The operator holds its scale in float32.
-	near(t, what+" by the graph for many rows: state ", d.run(t, p, "", in)[ports.Hidden].Data, want.Data, 1e-6)
 }
 
 // keep runs a Program, stores its keys and values in the cache, and returns the states. A

@@ -70,8 +70,7 @@ const (
 	Paired    = "pair"  // [m,1], 1 if there is a row on the right, else 0
 )
 
-// The ports of Prefill and Decode, besides Positions, Cos, Sin, Mask and Band. Decode's masks,
-// if it has some, are [B,1,1,S].
+// The ports of Prefill and Decode, besides Positions, Cos, Sin, Mask and Band.
 const (
 	TokenIDs     = "ids"     // int64 [B,T], for Decode [B,1]
 	LastTokens   = "last"    // int64 [B], where in [B*T] each prompt has its last token

@@ -37,9 +37,9 @@ func New(device, stream unsafe.Pointer) *Device {
 	return &Device{(*C.onering_device)(device), stream, false, nil}
 }
 
-// NewHost is New for the host's processor, whose operators are in bfloat16 alone and take rows
-// of any width. rows says up to how many rows decode steps in float32 are faster by them than by ONNX Runtime's
-// products; 0 is never.
+// NewHost is New for the host's processor, whose operators are in bfloat16 and, for decode steps and for matrices
+// in fewer bits, in float32, and take rows of any width. rows says up to how many rows decode steps in float32 are
+// faster by them than by ONNX Runtime's products; 0 is never.
 func NewHost(device unsafe.Pointer, rows func() int) *Device {
 	return &Device{(*C.onering_device)(device), nil, true, rows}
 }

@@ -126,7 +126,7 @@ func turned(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 // products by matrices that are held in fewer bits.
 func (d *Device) fuseOnHost(p models.Program) models.Program {
 	narrow, steps := narrowType(p), []rule(nil)
-	if d.FloatRows() > 0 && (strings.HasPrefix(p.Name, "decode.many") || strings.HasPrefix(p.Name, "sample.")) {
+	if d.FloatRows() > 0 && (strings.HasPrefix(p.Name, "decode") || strings.HasPrefix(p.Name, "sample.")) {
 		steps = floatSteps
 	}
 	list := slices.Concat(unpacked, shortsUnpacked, hostFirst, onHost(rules), hostRules)

@@ -84,7 +84,7 @@ type rolloutConfig struct {
 	sampler.Sampling
 	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
 	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens; unless it is set, on CUDA as many as make a round fastest"`
-	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots (on a GPU: whatever the other slots hold), as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
+	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots (on a GPU: whatever the other slots hold), as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, on processors without AVX-512, may take more time"`
 	LogProb         string `toml:"logp" choice:"full kept" needs:"top_p!=1 top_k!=0 min_p!=0" note:"full: of the model's distribution over the whole vocabulary, which is what then is trained, and not the filtered one that samples; kept: of the distribution over the tokens that the filters keep, whose ids each response records" help:"which policy the log-probs, the entropies and the gradient are of where top_p, top_k or min_p filter it"`
 	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
 }

@@ -1,6 +1,6 @@
-// Package host computes the operators of package kernels on the host's processor, in bfloat16: C
-// for AVX-512 BF16, for AVX2 and for any processor, of which the processor and ONERING_KERNELS
-// choose one. All have the same bits: sums are in an order that depends on nothing but the row
+// Package host computes the operators of package kernels on the host's processor, in bfloat16 and,
+// for decode steps, in float32: C for AVX-512 BF16, for AVX2 and for any processor, of which the
+// processor and ONERING_KERNELS choose one. All have the same bits: sums are in an order that depends on nothing but the row
 // and the column of a result, not on the other rows, nor on threads. So decoding, prompts and
 // training compute the same log-probs to the last bit.
 //
@@ -16,6 +16,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"unsafe"
 
@@ -28,7 +29,7 @@ const Variable = "ONERING_KERNELS"
 
 // Device returns the host's operators.
 func Device() *kernels.Device {
-	return kernels.NewHost(unsafe.Pointer(&C.onering_host), func() int { return map[string]int{"avx512": 16, "avx2": 8}[Kind()] })
+	return kernels.NewHost(unsafe.Pointer(&C.onering_host), func() int { return map[string]int{"avx512": math.MaxInt, "avx2": 8}[Kind()] })
 }
 
 // Choose chooses the kernels that the environment asks for, or the fastest that the processor

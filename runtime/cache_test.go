@@ -1,6 +1,8 @@
 package runtime_test
 
 import (
+	"fmt"
+	"maps"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -9,162 +11,151 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/runtime/kernels/host"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 )
 
-// TestCacheInParts: rows that lie in two parts of the cache have the bits that they have
-// in one, while rows grow, move, end and begin. A step reads less than the longest row
-// for each, and the capacity shrinks when the long rows have ended.
-func TestCacheInParts(t *testing.T) {
+// TestCacheRows: each row has the bits that it has beside a copy of itself, whatever the lengths of
+// the others, while rows begin, end and move, and again after the memory was given back.
+func TestCacheRows(t *testing.T) {
 	env := runtimetest.Test(t)
 	if env.Device() != "cpu" {
-		t.Skip("a device takes the cache in one part")
+		t.Skip("on a device the bits of a row depend on the number of slots")
 	}
-	for _, hidden := range []int{64, 576} { // Direct and Wide; Paired
+	for _, hidden := range []int{64, 576} {
 		c := qwen2Of(models.Sizes{Hidden: hidden, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 12, FFN: 80, Vocab: 300, MaxPositions: 1000})
 		c.Tied = true
 		_, ring := madeUpRing(t, c, 1)
-		var want [][]float32
-		for _, parts := range []bool{false, true} {
-			d, err := env.NewDecoder(ring, 6, 900)
-			check(t, err)
-			defer d.Close()
-			if parts {
-				d.PartsAlways()
-			}
-			got, seen := decodeMixed(t, d)
-			if parts != (seen.inTwo > 100) || seen.onlyLong == 0 != !parts {
-				t.Errorf("hidden %d, parts %t: %d steps in two parts, %d with long rows alone", hidden, parts, seen.inTwo, seen.onlyLong)
-			}
-			if seen.last > 300 {
-				t.Errorf("hidden %d, parts %t: the capacity is %d after the long rows have ended", hidden, parts, seen.last)
-			}
-			if parts && 10*seen.places > 9*seen.dense {
-				t.Errorf("hidden %d: steps in two parts read %d places, with the longest row's for each %d", hidden, seen.places, seen.dense)
-			}
-			if want == nil {
-				want = got
-			}
-			// The second time, the memory was given back and taken again.
-			d.Release()
-			if rows, capacity := d.Parts(); rows != [2]int{} || capacity != [2]int{} {
-				t.Errorf("hidden %d, parts %t: rows %v with room for %v tokens after Release", hidden, parts, rows, capacity)
-			}
-			again, _ := decodeMixed(t, d)
-			for i := range want {
-				if !slices.Equal(got[i], want[i]) || !slices.Equal(again[i], want[i]) {
-					t.Fatalf("hidden %d, parts %t: step %d gives %v, after Release %v, in one part %v", hidden, parts, i, got[i], again[i], want[i])
-				}
-			}
-		}
+		cacheRows(t, env, ring)
 	}
 }
 
-// whatParts counts the states of the cache that decodeMixed has seen.
-type whatParts struct {
-	inTwo, onlyLong int // steps
-	places, dense   int // places read in steps with two parts; rows times the larger capacity
-	last            int // the capacity at the end
+func cacheRows(t *testing.T, env *runtime.Env, ring *runtime.Ring) {
+	t.Helper()
+	d := must(env.NewDecoder(ring, 6, 701))(t)
+	defer d.Close()
+	d.SetInvariant(sampler.Slots)
+	all := decodeMixed(t, d)
+	d.Release()
+	if n := d.Capacity(); n != 0 {
+		t.Errorf("room for %d tokens after Release", n)
+	}
+	for i, x := range decodeMixed(t, d) {
+		sameBits(t, fmt.Sprintf("sequence %d after Release", i), x.got, all[i].got)
+	}
+	for i, x := range all {
+		alone := must(env.NewDecoder(ring, 2, len(x.ids)+1))(t)
+		alone.SetInvariant(sampler.Slots)
+		handle := must(alone.Prefill([][]int32{x.ids[:x.prompt]}))(t)[0]
+		pair := rowsOf([]int{0, 1}, []int{handle, handle}, 0.5)
+		check(t, alone.Begin(pair))
+		var want []float32
+		for _, id := range x.ids[x.prompt:] {
+			pair[0].ID, pair[1].ID = id, id
+			check(t, alone.Step(pair))
+			want = append(want, pair[0].Out.LogProb, pair[0].Out.Entropy)
+		}
+		alone.Close()
+		sameBits(t, fmt.Sprintf("sequence %d, of %d tokens and %d more, not beside a copy", i, x.prompt, len(x.ids)-x.prompt), x.got, want)
+	}
 }
 
-// decodeMixed decodes rows of very different lengths while some end and others begin, and
-// returns the log-probs and entropies of each step by slot.
-func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatParts) {
+// A mixedRow is a sequence that decodeMixed has decoded.
+type mixedRow struct {
+	ids    []int32 // the prompt and the tokens that were fed
+	prompt int     // how many tokens the prompt has
+	got    []float32
+}
+
+// decodeMixed decodes sequences of very different lengths while some end and others begin, and
+// returns their log-probs and entropies.
+func decodeMixed(t *testing.T, d *runtime.Decoder) (all []*mixedRow) {
 	t.Helper()
-	active := []int{}
+	active := map[int]*mixedRow{}
 	start := func(slot, length int) {
-		prompt := make([]int32, length)
-		for i := range prompt {
-			prompt[i] = int32((31*i + 7*slot + length) % 300)
+		x := &mixedRow{ids: make([]int32, length), prompt: length}
+		for i := range x.ids {
+			x.ids[i] = int32((31*i + 7*slot + length) % 300)
 		}
-		prefix, err := d.Prefill([][]int32{prompt})
-		check(t, err)
+		prefix := must(d.Prefill([][]int32{x.ids}))(t)
 		check(t, d.Begin(rowsOf([]int{slot}, prefix, 0.5)))
 		d.Drop(prefix[0])
-		active = append(active, slot)
-		slices.Sort(active)
+		active[slot], all = x, append(all, x)
 	}
 	free := func(slots ...int) {
 		for _, slot := range slots {
 			d.Free(slot)
-			active = slices.DeleteFunc(active, func(s int) bool { return s == slot })
+			delete(active, slot)
 		}
 	}
 	for slot, length := range []int{3, 500, 5, 2, 460, 9} {
 		start(slot, length)
 	}
-	for step := range 330 {
+	for step := range 150 {
 		switch step {
-		case 70:
+		case 40:
 			free(0, 2)
-		case 90:
+		case 50:
 			start(0, 600)
 			start(2, 30)
-		case 150:
+		case 70:
 			free(2, 3, 5) // what is left is long
-			seen.onlyLong++
-			if rows, _ := d.Parts(); rows[0] > 0 {
-				seen.onlyLong = 0
-			}
-		case 160:
+		case 80:
 			free(1, 4)
 			start(3, 4)
 			start(4, 6)
-		case 200:
+		case 100:
 			free(0)
 		}
-		n := len(active)
-		fed := rowsOf(active, make([]int, n), 0.5)
-		for i, slot := range active {
-			fed[i].ID = int32((17*step + 5*slot) % 300)
+		slots := slices.Sorted(maps.Keys(active))
+		rows := rowsOf(slots, make([]int, len(slots)), 0.5)
+		for i, slot := range slots {
+			rows[i].ID = int32((17*step + 5*slot) % 300)
 		}
-		check(t, d.Step(fed))
-		logp, entropy := outs(fed)
-		all = append(all, append(logp, entropy...))
-		rows, capacity := d.Parts()
-		if rows[1] > 0 {
-			seen.inTwo++
-			seen.places += rows[0]*capacity[0] + rows[1]*capacity[1]
-			seen.dense += n * max(capacity[0], capacity[1])
+		check(t, d.Step(rows))
+		for i, slot := range slots {
+			x := active[slot]
+			x.ids, x.got = append(x.ids, rows[i].ID), append(x.got, rows[i].Out.LogProb, rows[i].Out.Entropy)
 		}
-		seen.last = capacity[0]
 	}
 	d.Release() // does nothing yet
-	free(slices.Clone(active)...)
-	return all, seen
+	free(slices.Collect(maps.Keys(active))...)
+	return all
 }
 
-// TestManyRows: steps of many rows, which another graph computes, give the same log-probs
-// and entropies as the graphs for few rows, while rows end and their number falls.
-func TestManyRows(t *testing.T) {
+// TestForms: in every form and with every kind of kernels, log-probs and entropies are those of Direct, while
+// rows end and their number falls.
+func TestForms(t *testing.T) {
 	env := runtimetest.Test(t)
 	if env.Device() != "cpu" {
-		t.Skip("a device has one graph for all numbers of rows")
+		t.Skip("a device has one form")
 	}
+	t.Cleanup(func() { host.Choose() })
 	for _, width := range []int{12, 16} { // the width of a head; the cache has heads of 16
 		c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: width, FFN: 80, Vocab: 300, MaxPositions: 1000})
 		c.Tied = true
 		_, ring := madeUpRing(t, c, 1)
-		const rows = 70
 		var want []float32
-		for _, invariant := range []bool{true, false} {
-			d, err := env.NewDecoder(ring, rows, 200)
-			check(t, err)
-			defer d.Close()
-			if invariant {
-				d.SetInvariant(sampler.Slots)
+		for _, kind := range []string{"avx512", "avx2", "plain"} {
+			if host.Use(kind) != nil {
+				continue // this processor has no such kind
 			}
-			got := decodeFewer(t, d, rows)
-			if many := d.ManySteps(); many != !invariant {
-				t.Errorf("width %d, invariant %t: steps by the graph for many rows: %t", width, invariant, many)
-			}
-			if want == nil {
-				want = got
-			}
-			for i := range want {
-				if diff := got[i] - want[i]; !(diff < 1e-5 && diff > -1e-5) {
-					t.Fatalf("width %d: number %d is %v by the graph for many rows, %v by that for few", width, i, got[i], want[i])
+			for _, of := range []sampler.Invariance{sampler.Slots, sampler.Loose} {
+				d := must(env.NewDecoder(ring, 70, 200))(t)
+				d.SetInvariant(of)
+				got := decodeFewer(t, d, 70)
+				if forms := d.Forms(); (len(forms) == 2) != (of == sampler.Loose && kind != "avx512") {
+					t.Errorf("width %d, %s, invariance %d: steps in the forms %v", width, kind, of, forms)
+				}
+				d.Close()
+				if want == nil {
+					want = got
+				}
+				for i := range want {
+					if diff := got[i] - want[i]; !(diff < 1e-5 && diff > -1e-5) {
+						t.Fatalf("width %d, %s, invariance %d: number %d is %v, not %v", width, kind, of, i, got[i], want[i])
+					}
 				}
 			}
 		}
@@ -178,6 +169,8 @@ func TestCacheIsFreed(t *testing.T) {
 	if env.Device() != "cpu" {
 		t.Skip("a device's memory is freed whoever has bound it")
 	}
+	t.Cleanup(func() { host.Choose() })
+	check(t, host.Use("plain")) // which has several forms
 	c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 12, FFN: 80, Vocab: 300, MaxPositions: 1000})
 	c.Tied = true
 	_, ring := madeUpRing(t, c, 1)
@@ -193,19 +186,15 @@ func TestCacheIsFreed(t *testing.T) {
 	check(t, d.Begin(all))
 	replaced := map[weak.Pointer[byte]]bool{}
 	for step := range 250 {
-		n := rows - step/10 // From step 70 on other sessions compute the steps.
+		n := max(1, rows-step/8) // the last ones are computed by another session than the first
 		for len(slots) > n {
 			d.Free(slots[n])
 			slots = slots[:n]
 		}
 		check(t, d.Step(fed(all[:n])))
-		for _, at := range d.CacheMemory() {
-			replaced[at] = true
-		}
+		replaced[d.CacheMemory()] = true
 	}
-	for _, at := range d.CacheMemory() {
-		delete(replaced, at)
-	}
+	delete(replaced, d.CacheMemory())
 	goruntime.GC()
 	if len(replaced) < 2 {
 		t.Errorf("%d caches were replaced: the test wants more", len(replaced))
