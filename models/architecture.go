@@ -70,6 +70,9 @@ type Geometry struct {
 	// only one.
 	Kinds  Kinds
 	KindOf []int
+	// Spare says that a run in 16 bits has better uses of memory than activations: on a GPU slots of
+	// the sampler, and beside a base of fewer bits the base.
+	Spare bool
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
 	// multiple of 16.
 	CacheWidth int

@@ -120,7 +120,8 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 // Geometry returns the sizes and names that a runtime needs to run the model.
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
-		Sizes: a.Sizes, RopeTheta: a.RopeTheta, Kinds: a.kinds(), KindOf: a.KindOf, ZeroNorms: a.Block.PlusOne,
+		Sizes: a.Sizes, Spare: a.compute() != models.F32 && (a.Provider != models.CPU || a.Compute.Narrow()),
+		RopeTheta: a.RopeTheta, Kinds: a.kinds(), KindOf: a.KindOf, ZeroNorms: a.Block.PlusOne,
 		CacheWidth: a.cacheWidth(), States: a.states(), Compute: a.compute(),
 		Embedding: a.Names.Embedding, Head: a.Names.Head, Norm: a.Names.Norm, Beside: a.Names.beside, Modules: a.Names.modules,
 	}

@@ -43,11 +43,10 @@ type Passes struct {
 
 // PassesFor returns the Passes of a run on the CPU, or with apart false on a device or of an
 // objective that weighs no response before it has the log-probs of all. micro is
-// train.micro_tokens. Layers that compute in 16 bits run on a GPU, where memory is better spent
-// on slots of the sampler: they keep only their inputs, unless a plan says what is left.
+// train.micro_tokens. Where memory is Spare, layers keep only their inputs unless a plan says what is left.
 func PassesFor(g models.Geometry, parameters, micro int, apart bool) Passes {
 	p := Passes{MicroTokens: micro}
-	if g.Compute != models.F32 {
+	if g.Spare {
 		return p
 	}
 	p.StashBytes = share(4*stashShare, parameters)
@@ -61,9 +60,9 @@ func PassesFor(g models.Geometry, parameters, micro int, apart bool) Passes {
 func share(of float64, parameters int) int { return max(smallStash, int(of*4*float64(parameters))) }
 
 // keptBytes bounds the bytes that a step's forward passes may store in all, without the
-// last pass; 0 if layers compute in 16 bits.
+// last pass.
 func keptBytes(g models.Geometry, parameters int) int {
-	if g.Compute != models.F32 {
+	if g.Spare {
 		return 0
 	}
 	return share(keptShare, parameters)
