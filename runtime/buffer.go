@@ -159,7 +159,7 @@ func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 // zeros makes memory for n elements, all zero.
 func (b *buffer) zeros(n int) error {
 	err := b.allocate(n)
-	if err == nil {
+	if err == nil && !b.memory.Cleared {
 		err = b.memory.Zero(b.at, b.bytes(n))
 	}
 	if err != nil {

@@ -99,6 +99,8 @@ type Backend struct {
 	// InOrder reports whether ScatterND adds rows of the same index in their order.
 	// Otherwise the last bits of their sum change from run to run.
 	InOrder bool
+	// Cleared reports whether Alloc of the Driver makes memory of zeros.
+	Cleared bool
 	// Kernels are operators of our own; nil if there are none.
 	Kernels *kernels.Device
 	// NCCL opens the library that links the device with those of other processes, for the
