@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def of_llama(a, file, context):
-    command = [a.llama, "-m", file, "-t", str(a.threads), "-c", str(max(4096, 2 * context + 64 * max(map(int, a.rows.split(","))))), "-npp", str(context), "-ntg", str(a.steps), "-npl", a.rows, "-pps", "--output-format", "jsonl"]
+    command = [a.llama, "-m", file, "-t", str(a.threads), "-c", str(max(map(int, a.rows.split(","))) * (context + 2 * a.steps + 64)), "-npp", str(context), "-ntg", str(a.steps), "-npl", a.rows, "-pps", "--output-format", "jsonl"]
     out = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return {str(r["pl"]): 1e3 * r["t_tg"] / a.steps for r in rows}

@@ -25,6 +25,12 @@ genai      compare_genai.py: steps of one row beside genai         3        10 m
 products   products.py: the forms of a layer's products            1         2 min
 round      compare_trl_round.py: a round at the shape of 0.5B      3        30 min
 train_bfloat16, round_bfloat16: the same in bfloat16               1        15 min
+llama      compare_llama.py: steps beside llama.cpp                2         8 min
+serve      compare_serve.py: serve beside llama-server             1         3 min
+
+--llama is a folder with llama.cpp's programs llama-batched-bench and llama-server; the
+parts llama and serve need it, --tokenizer, and its script that makes GGUF files
+(--gguf-script, with what it imports).
 """
 import argparse, datetime, json, os, re, subprocess, sys, tempfile
 
@@ -160,6 +166,34 @@ def round(a, dtype="float32"):
                              "--threads", str(a.threads), "--pairs", "1", "--dtype", dtype, *flags))["turns"]
 
 
+def files(a, folder):
+    """Random weights as a model folder and as llama.cpp's files."""
+    if not a.llama or not a.tokenizer or not a.gguf_script:
+        sys.exit("the parts llama and serve need --llama, --tokenizer and --gguf-script")
+    model = os.path.join(folder, "model")
+    output([a.onering, "init", "--config", os.path.join(SHAPE, "config.json"), "--tokenizer", a.tokenizer, "--out", model])
+    made = [os.path.join(folder, kind + ".gguf") for kind in ("f32", "q8_0")]
+    for path in made:
+        output([sys.executable, a.gguf_script, model, "--outfile", path, "--outtype", os.path.basename(path).split(".")[0]])
+    return [model, *made]
+
+
+def llama(a):
+    with tempfile.TemporaryDirectory(dir=a.dir) as folder:
+        _, f32, q8 = files(a, folder)
+        return json.loads(script("compare_llama.py", "--onering", a.onering, "--llama", os.path.join(a.llama, "llama-batched-bench"), "--f32", f32, "--q8", q8, "--threads", str(a.threads), "--turns", "1"))["steps"]
+
+
+def serve(a):
+    with tempfile.TemporaryDirectory(dir=a.dir) as folder:
+        model, *made = files(a, folder)
+        found = {}
+        for file, flags in zip(made, ((), ("--dtype", "bfloat16", "--base-dtype", "int8"))):
+            x = json.loads(script("compare_serve.py", "--onering", a.onering, "--llama", os.path.join(a.llama, "llama-server"), "--model", model, "--gguf", file, "--threads", str(a.threads), *flags))
+            found[os.path.basename(file)] = {side: turns[0] for side, turns in x.items()}
+        return found
+
+
 def span(values, unit="", digits=3):
     """The range of some numbers, to a number of digits."""
     def text(x):
@@ -269,6 +303,28 @@ def genai_table(turns):
         for threads in turns[0] for context in turns[0][threads]["onering"]])
 
 
+def llama_table(turns):
+    sides = list(turns[0])
+    cell = lambda side, context, rows: span([x for t in turns for x in t[side][context][rows]], "")
+    return table(("ms a step", *sides), [
+        (f"{rows} row{'s' * (rows != '1')}, context {int(context):,}", *(cell(side, context, rows) for side in sides))
+        for context in turns[0][sides[0]] for rows in sorted(turns[0][sides[0]][context], key=int)])
+
+
+def serve_table(turns):
+    rows = []
+    for file, name in (("f32.gguf", "float32 and F32"), ("q8_0.gguf", "bfloat16 with int8, and Q8_0")):
+        x = [{side: t[file][side] for side in t[file]} for t in turns]
+        at = lambda f: (lambda t: f(t["onering"]), lambda t: f(t["llama"]))
+        for f, what, unit in ((lambda s: s["first_token"], "first token behind 1,000", " s"), (lambda s: s["first_token_next_turn"], "first token of the next turn", " s")):
+            rows.append(beside(x, *at(f), f"{name}: {what}", unit))
+        for what, f in [("one client", lambda s: s["tokens_per_second"])] + [(f"{n} clients", lambda s, n=n: s["clients"][n]) for n in x[0]["onering"]["clients"]]:
+            ours, theirs = at(f)
+            label, b, c, _ = beside(x, ours, theirs, f"{name}: tokens a second, {what}")
+            rows.append((label, b, c, span([ours(t) / theirs(t) for t in x], digits=2)))
+    return table(("", "onering", "llama-server", "ratio"), rows)
+
+
 def products_table(turns):
     rows = []
     for kind, name in (("forward", "forward"), ("dX", "dX"), ("dW", "dW, onto the running sum")):
@@ -299,6 +355,7 @@ PARTS = {
     "mixed": (mixed, mixed_table, 2), "limits": (limits, limits_table, 1), "checkpoint": (checkpoint, checkpoint_table, 2), "update": (update, update_table, 2), "attention": (attention, attention_table, 2),
     "genai": (genai, genai_table, 3), "products": (products, products_table, 1), "round": (round, round_table, 3),
     "train_bfloat16": (lambda a: train(a, "bfloat16"), train_table, 1), "round_bfloat16": (lambda a: round(a, "bfloat16"), round_table, 1),
+    "llama": (llama, llama_table, 2), "serve": (serve, serve_table, 1),
 }
 
 
@@ -361,11 +418,13 @@ def write(path, text):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--onering", help="the onering program")
-    p.add_argument("--parts", default=",".join(k for k in PARTS if not k.startswith(("round", "genai"))))
+    p.add_argument("--parts", default=",".join(k for k in PARTS if not k.startswith(("round", "genai", "llama", "serve"))))
     p.add_argument("--turns", type=int, default=0, help="turns of each part in place of its own number")
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--tokenizer", help="for round and genai: folder with the tokenizer")
+    p.add_argument("--tokenizer", help="for round, genai, llama and serve: folder with the tokenizer")
     p.add_argument("--problems", help="for round: JSON lines with a problem each")
+    p.add_argument("--llama", help="for llama and serve: folder with llama.cpp's programs")
+    p.add_argument("--gguf-script", help="for llama and serve: llama.cpp's convert_hf_to_gguf.py")
     p.add_argument("--dir", help="folder for models, runs and checkpoints (default the system's for temporary files)")
     p.add_argument("--render", action="store_true", help="measure nothing, and write the page from the figures")
     p.add_argument("--check", action="store_true", help="measure nothing, and fail if the page is not what the figures give")
