@@ -99,11 +99,7 @@ type sampleKind struct {
 // session returns the session for a choice and a number of rows, with the weights
 // bound.
 func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Binding, error) {
-	form := d.form(n)
-	if d.ownRows > 8 {
-		form = models.Direct
-	}
-	kind := sampleKind{choice, form}
+	kind := sampleKind{choice, d.form(n)}
 	if b := s.sessions[kind]; b != nil {
 		return b, nil
 	}

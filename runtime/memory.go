@@ -367,7 +367,8 @@ func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 }
 
 // host is the host's memory, which all Envs on the CPU share.
-var host = &memory{Backend: Backend{Driver: Heap{}, InOrder: true, Cleared: true, Kernels: processor, Append: processor.AddTo}, name: "cpu", elementwise: elementwiseOnHost}
+var host = &memory{Backend: Backend{Driver: Heap{}, InOrder: true, Cleared: true, Kernels: processor, Append: processor.AddTo},
+	name: "cpu", elementwise: elementwiseOnHost}
 
 // processor has the operators that the host computes in bfloat16.
 var processor = hostkernels.Device()

@@ -187,7 +187,7 @@ static void E(rows_by)(int64_t m, int64_t n, int64_t k, const ELEMENT *x, int64_
 			}
 			for (int64_t g = 0; !own && g < columns; g++) E(unpack)(w, first + c + g, i, deep, some + g * LD, behind);
 			for (int64_t r = 0; r < m;)
-				r += E(some_rows)(m - r, columns, deep, x + r * ldx + i, ldx, &there, own ? at : 0, y + r * ldy + c, ldy, i > 0, own ? ahead : 0);
+				r += E(some_rows)(m - r, columns, deep, x + r * ldx + i, ldx, &there, own ? at : 0, y + r * ldy + c, ldy, i > 0, own && (m <= 16 || r < 9) ? ahead : 0); // some tiles are enough to fetch all
 		}
 	}
 	if (some) onering_room_back(some);
