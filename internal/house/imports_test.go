@@ -133,7 +133,7 @@ var testAllow = map[string]string{
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
 	"train/ranks":                "runtime/runtimetest",
 	"train":                      "data models/optim/adamw models/qwen2 runtime/runtimetest",
-	"train/rl":                   "internal/bench runtime/runtimetest models/graph models/onnx models/qwen2",
+	"train/rl":                   "internal/bench runtime/runtimetest models/graph models/onnx models/qwen2 runtime/kernels/host",
 	"cmd":                        "models/lora objectives runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"internal/bench/limits":      "models/all",

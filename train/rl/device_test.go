@@ -18,6 +18,7 @@ import (
 	"onering/internal/bench"
 	"onering/policy"
 	"onering/runtime"
+	"onering/runtime/kernels/host"
 	"onering/runtime/runtimetest"
 	"onering/train/rl"
 )
@@ -48,7 +49,8 @@ func TestInvariantRollouts(t *testing.T) {
 	}
 }
 
-// cpuAndStandIn returns the CPU and a stand-in for a device, to be compared.
+// cpuAndStandIn returns the CPU and a stand-in for a device, to be compared: without operators of our own in
+// float32, which the stand-in does not have.
 func cpuAndStandIn(t *testing.T) (cpu, standIn *runtime.Env) {
 	cpu = runtimetest.Test(t)
 	if cpu.Device() != "cpu" {
@@ -59,6 +61,10 @@ func cpuAndStandIn(t *testing.T) (cpu, standIn *runtime.Env) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { standIn.Close() })
+	t.Cleanup(func() { host.Choose() })
+	if err := host.Use("plain"); err != nil {
+		t.Fatal(err)
+	}
 	return cpu, standIn
 }
 
