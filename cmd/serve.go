@@ -67,6 +67,7 @@ func newServe() *cobra.Command {
 		defer listener.Close()
 		ctx, _, stop := cli.CatchSignals(c.Context())
 		defer stop()
+		o.settings.samples = o.LoRARoot == "" // adapters that requests load were trained with the head as it is
 		p, err := o.ways[""].open(c, o.named)
 		if err != nil {
 			return err

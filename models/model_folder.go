@@ -210,9 +210,9 @@ func (m Model) checkHeadCopy(folder *Folder, headName string) error {
 	for _, n := range shape {
 		size *= n
 	}
-	for first := 0; first < size; first += 1 << 16 {
-		var parts [2][1 << 16]float32
-		n := min(1<<16, size-first)
+	var parts [2][1 << 16]float32
+	for first := 0; first < size; first += len(parts[0]) {
+		n := min(len(parts[0]), size-first)
 		if err := cmp.Or(folder.ReadFloat32(name, parts[0][:n], first), folder.ReadFloat32(headName, parts[1][:n], first)); err != nil {
 			return err
 		}

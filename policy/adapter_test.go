@@ -125,3 +125,17 @@ func TestAdapterTokenizer(t *testing.T) {
 		t.Errorf("the checkpoint writes %q, %v", text, err)
 	}
 }
+
+// TestSampledHasNoAdapters: a policy whose head is held in fewer bits takes no adapter, which was trained
+// with the head as it is.
+func TestSampledHasNoAdapters(t *testing.T) {
+	model, adapter := talkerFolder(t, "{}")
+	p, err := Open(runtimetest.Test(t), Options{Path: model, Base: "bfloat16", Sampled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.WithAdapter(adapter); err == nil || !strings.Contains(err.Error(), "head is held in fewer bits") {
+		t.Errorf("an adapter beside a held head: %v", err)
+	}
+}

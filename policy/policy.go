@@ -86,7 +86,7 @@ func (p *Policy) open(o Options) error {
 		return err
 	}
 	compute.Base = BaseTypes[cmp.Or(o.Base, "float32")]
-	compute.Sampled = o.Sampled && o.Adapter == "" && len(o.Named) == 0
+	compute.Sampled = o.Sampled && o.Adapter == "" && len(o.Named) == 0 && o.Shared == nil
 	load := models.LoadHeld
 	if o.Shared != nil {
 		load = func(dir string, compute models.Compute) (models.Model, *models.Weights, error) {
@@ -285,6 +285,9 @@ func (p *Policy) Names() []string { return slices.Sorted(maps.Keys(p.named)) }
 // WithAdapter returns a policy of the same model with the adapter of a folder. It shares
 // the weights, so close it before p.
 func (p *Policy) WithAdapter(dir string) (*Policy, error) {
+	if p.compute.Sampled && p.compute.Narrow() {
+		return nil, fmt.Errorf("policy: %s: the model's head is held in fewer bits than adapters were trained with: open the model for adapters", dir)
+	}
 	other := *p
 	other.Ring, other.Adapter, other.base, other.named, other.release = p.Ring.SharedWeights(), nil, nil, nil, nil
 	if err := other.LoadAdapter(dir); err != nil {

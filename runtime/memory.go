@@ -370,7 +370,7 @@ func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 var host = &memory{Backend: Backend{Driver: Heap{}, InOrder: true, Cleared: true, Kernels: processor, Append: processor.AddTo},
 	name: "cpu", elementwise: elementwiseOnHost}
 
-// processor has the operators that the host computes in bfloat16.
+// processor has the operators of our own that the host computes.
 var processor = hostkernels.Device()
 
 // A Heap is the Driver of Go's heap, where sessions on the CPU read and write. Its garbage

@@ -126,10 +126,13 @@ func (a Architecture) headType() models.DType {
 // sampledHead declares the head [V,D] of graphs that choose tokens, in its type in products.
 func (a Architecture) sampledHead(g *graph.Graph) *graph.Node {
 	name := a.Geometry().Head
-	if a.holdsHead() {
-		return graph.Cast(a.held(g, name, a.Vocab, a.Hidden, nil), a.headType())
+	switch {
+	case !a.holdsHead():
+		return parameter(g, name, a.headType(), a.Vocab, a.Hidden)
+	case models.BlockOf(a.Base) == 0: // float32 between two types of 16 bits would hide what products read
+		return graph.Cast(parameter(g, name, a.Base, a.Vocab, a.Hidden), a.headType())
 	}
-	return parameter(g, name, a.headType(), a.Vocab, a.Hidden)
+	return graph.Cast(a.held(g, name, a.Vocab, a.Hidden, nil), a.headType())
 }
 
 // embedding returns the rows [...,D] of the embedding of tokens, in float32.

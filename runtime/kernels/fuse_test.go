@@ -150,6 +150,17 @@ func TestFuseHeld(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			alone, err := m.Architecture(models.Compute{Type: d, Base: base, Sampled: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			head, err := alone.Sample(models.Draw, models.Direct)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := ops(NewHost(nil, func() int { return 1 }).Fuse(head)); d == models.BF16 && got["Cast"] > 1 || got["LogitsBFloat16"]+got["FloatProduct"] != 1 || got["FloatUnpack"]+got["UnpackBFloat16"] > 0 {
+				t.Errorf("%v in %v: the head is not read as it is held: %v", base, d, got)
+			}
 			for _, p := range []models.Program{decode, forward, backward} {
 				got := ops(NewHost(nil, func() int { return 1 }).Fuse(p))
 				unpacked := got["FloatUnpack"] + got["UnpackBFloat16"]

@@ -1,4 +1,4 @@
-// The kernels of package runtime/kernels on the host's processor, in bfloat16.
+// The kernels of package runtime/kernels on the host's processor, in bfloat16 and float32.
 #ifndef ONERING_HOST_H
 #define ONERING_HOST_H
 

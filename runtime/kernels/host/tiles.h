@@ -151,7 +151,7 @@ static void E(unpack)(const matrix *w, int64_t row, int64_t first, int64_t n, EL
 #undef EACH
 }
 
-// A row of x by eight rows of a matrix as it is held: they are widened in registers.
+// A row of x by ACROSS rows of a matrix as it is held: they are widened in registers.
 #if KIND == AVX512
 enum { E(ACROSS) = 8 };
 #else
