@@ -197,22 +197,17 @@ func (s *modelSource) ReadFloat32(name string, dst []float32, first int) error {
 // differ, transformers unties them; onering requires the config to say so.
 func (m Model) checkHeadCopy(folder *Folder, headName string) error {
 	name := m.names.Embedding
-	embedding, _ := folder.Info(name)
-	shape := embedding.Shape
+	embedding, _ := m.Layout().Find(name)
 	differ := func(format string, args ...any) error {
 		return fmt.Errorf("models: %s: tie_word_embeddings is true, but %s %s; set it to false in %s, or remove %s from the tensors",
 			folder.Path(), headName, fmt.Sprintf(format, args...), configFile, headName)
 	}
-	if t, _ := folder.Info(headName); !slices.Equal(t.Shape, shape) {
-		return differ("has shape %v and %s %v", t.Shape, name, shape)
-	}
-	size := 1
-	for _, n := range shape {
-		size *= n
+	if t, _ := folder.Info(headName); !slices.Equal(t.Shape, embedding.Shape) {
+		return differ("has shape %v and %s %v", t.Shape, name, embedding.Shape)
 	}
 	var parts [2][1 << 16]float32
-	for first := 0; first < size; first += len(parts[0]) {
-		n := min(len(parts[0]), size-first)
+	for first := 0; first < embedding.Size; first += len(parts[0]) {
+		n := min(len(parts[0]), embedding.Size-first)
 		if err := cmp.Or(folder.ReadFloat32(name, parts[0][:n], first), folder.ReadFloat32(headName, parts[1][:n], first)); err != nil {
 			return err
 		}

@@ -244,7 +244,7 @@ func (w *weights) matrix(m module, in int) *graph.Node {
 	if models.BlockOf(w.a.Base) == 0 {
 		return graph.Cast(w.input(m.name+".weight", w.a.matrixType(), m.rows, in), w.a.compute())
 	}
-	return w.a.narrow(w.a.held(w.g, w.prefix+m.name+".weight", m.rows, in, nil)) // it has no gradient, even without an adapter
+	return w.a.held(w.g, w.prefix+m.name+".weight", m.rows, in, nil, w.a.compute()) // it has no gradient, even without an adapter
 }
 
 func (w *weights) input(name string, elem models.DType, sizes ...any) *graph.Node {

@@ -126,26 +126,24 @@ func (a Architecture) headType() models.DType {
 // sampledHead declares the head [V,D] of graphs that choose tokens, in its type in products.
 func (a Architecture) sampledHead(g *graph.Graph) *graph.Node {
 	name := a.Geometry().Head
-	switch {
-	case !a.holdsHead():
-		return parameter(g, name, a.headType(), a.Vocab, a.Hidden)
-	case models.BlockOf(a.Base) == 0: // float32 between two types of 16 bits would hide what products read
-		return graph.Cast(parameter(g, name, a.Base, a.Vocab, a.Hidden), a.headType())
+	if a.holdsHead() {
+		return a.held(g, name, a.Vocab, a.Hidden, nil, a.headType())
 	}
-	return graph.Cast(a.held(g, name, a.Vocab, a.Hidden, nil), a.headType())
+	return parameter(g, name, a.headType(), a.Vocab, a.Hidden)
 }
 
 // embedding returns the rows [...,D] of the embedding of tokens, in float32.
 func (a Architecture) embedding(g *graph.Graph, ids *graph.Node) *graph.Node {
 	if a.holdsHead() && a.Tied {
-		return a.held(g, a.Names.Embedding, a.Vocab, a.Hidden, ids)
+		return a.held(g, a.Names.Embedding, a.Vocab, a.Hidden, ids, models.F32)
 	}
 	return graph.Gather(parameter(g, a.Names.Embedding, models.F32, a.Vocab, a.Hidden), ids)
 }
 
-// held declares a matrix [rows,in] that the Base holds and returns it in float32, or those of its
-// rows that ids name, one after the other.
-func (a Architecture) held(g *graph.Graph, name string, rows, in int, ids *graph.Node) *graph.Node {
+// held declares a matrix [rows,in] that the Base holds and returns it in a type, or those of its
+// rows that ids name, one after the other. A type of 16 bits is cast without float32 between, which
+// would hide from products what they read.
+func (a Architecture) held(g *graph.Graph, name string, rows, in int, ids *graph.Node, to models.DType) *graph.Node {
 	taken := func(elem models.DType, name string, in int) *graph.Node {
 		x := parameter(g, name, elem, rows, in)
 		if ids != nil {
@@ -161,14 +159,15 @@ func (a Architecture) held(g *graph.Graph, name string, rows, in int, ids *graph
 	var x *graph.Node
 	switch {
 	case block == 0:
-		return widen(taken(a.Base, name, in))
+		return graph.Cast(taken(a.Base, name, in), to)
 	case a.Base == models.NF4:
 		x = graph.Gather(g.Floats(graph.Dims(256, 2), models.NF4Pairs()...), graph.Cast(taken(models.U8, name, in/2), models.I64))
 	default:
 		x = widen(taken(models.I8, name, in))
 	}
 	scales := taken(models.F32, name+models.ScaleSuffix, in/block)
-	return graph.Reshape(graph.Mul(graph.Reshape(x, count, in/block, block), graph.Reshape(scales, count, in/block, 1)), count, in)
+	scaled := graph.Mul(graph.Reshape(x, count, in/block, block), graph.Reshape(scales, count, in/block, 1))
+	return graph.Cast(graph.Reshape(scaled, count, in), to)
 }
 
 // logits is the float32 product of h [R,D] and the head e [v,D], which are rounded to the head's

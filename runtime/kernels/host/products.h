@@ -1,7 +1,7 @@
 // Products. Each sum of a forward product is that of 16 lanes in the order of k, two numbers of
 // bfloat16 or one of float32 to a lane, then a tree over the lanes, for every 1,024 of k. Each sum
 // of an outer product is in the order of k. So a result depends on its row and its column alone.
-enum { HELD_SAME = -1, DEEP = 1024, WIDE_ROWS = KIND == AVX2 ? 32 : 48, SOME_COLUMNS = 8, MOST_COLUMNS = 128, TALL = 6 };
+enum { HELD_SAME = -1, DEEP = 1024, WIDE_ROWS = KIND == AVX2 ? 32 : 48, SOME_COLUMNS = 8, MOST_COLUMNS = 128, ACROSS = KIND == AVX512 ? 8 : 4, TALL = 6 };
 
 // A matrix [n,ld] is held in a type; see kernels.h.
 typedef struct {
@@ -21,6 +21,16 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 	}
 	return widen_some((const uint16_t *)w->at + i, n);
 }
+
+// AS_HELD is EACH(how), with the way in which a matrix is held as a constant.
+#define AS_HELD(w, EACH) \
+	switch ((w)->held) { \
+	case HELD_INT8: EACH(HELD_INT8) break; \
+	case HELD_NF4: EACH(HELD_NF4) break; \
+	case HELD_FLOAT: EACH(HELD_FLOAT) break; \
+	case HELD_HALF: EACH(HELD_HALF) break; \
+	default: EACH(HELD_SHORT) \
+	}
 
 // fetch brings the numbers of a matrix from number i on into the cache.
 INLINE void fetch(const int held, const matrix *w, int64_t i) {

@@ -141,31 +141,14 @@ static void E(unpack)(const matrix *w, int64_t row, int64_t first, int64_t n, EL
 		PUT_TWO(to + i, held16(held, w, at + i, 16), held16(held, w, at + i + 16, 16)); \
 	} \
 	for (int64_t i = whole; i < n; i += 16) PUT(to + i, held16(held, w, at + i, n - i < 16 ? n - i : 16), n - i < 16 ? n - i : 16);
-	switch (w->held) {
-	case HELD_INT8: EACH(HELD_INT8) break;
-	case HELD_NF4: EACH(HELD_NF4) break;
-	case HELD_FLOAT: EACH(HELD_FLOAT) break;
-	case HELD_HALF: EACH(HELD_HALF) break;
-	default: EACH(HELD_SHORT)
-	}
+	AS_HELD(w, EACH)
 #undef EACH
 }
 
 // A row of x by ACROSS rows of a matrix as it is held: they are widened in registers.
-#if KIND == AVX512
-enum { E(ACROSS) = 8 };
-#else
-enum { E(ACROSS) = 4 };
-#endif
 static void E(row_by_held)(int64_t n, int64_t k, const ELEMENT *x, const matrix *w, int64_t at, float *y, int onto, int64_t ahead) {
-#define EACH(held) for (int64_t c = 0; c < n; c += E(ACROSS)) E(tile)(1, E(ACROSS), held, k, x, 0, w, at + c * w->ld, y + c, 0, onto, ahead ? ahead + c * w->ld : 0);
-	switch (w->held) {
-	case HELD_INT8: EACH(HELD_INT8) break;
-	case HELD_NF4: EACH(HELD_NF4) break;
-	case HELD_FLOAT: EACH(HELD_FLOAT) break;
-	case HELD_HALF: EACH(HELD_HALF) break;
-	default: EACH(HELD_SHORT)
-	}
+#define EACH(held) for (int64_t c = 0; c < n; c += ACROSS) E(tile)(1, ACROSS, held, k, x, 0, w, at + c * w->ld, y + c, 0, onto, ahead ? ahead + c * w->ld : 0);
+	AS_HELD(w, EACH)
 #undef EACH
 }
 
