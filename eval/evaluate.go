@@ -18,12 +18,10 @@ type Evaluator struct {
 	Prompter *data.Prompter
 	EOS      []int32 // the tokens that end a response
 	Reward   reward.Reward
-	// Journal, if not nil, remembers the scores of the suites in this order.
+	// Journal, if not nil, remembers the scores of the suites in this order, and the environment's answers.
 	Journal reward.Journal
-	// Player, if not nil, plays an episode with each response, and Notes remembers the
-	// environment's answers.
+	// Player, if not nil, plays an episode with each response.
 	Player *environment.Player
-	Notes  environment.Journal
 	// Mine, if not nil, says for which tasks the responses are sampled here, and Added
 	// receives each of them. A task is a problem that lacks responses; tasks are counted
 	// over all suites. Other responses stay missing.
@@ -72,7 +70,7 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		Sampling: s.Sampling, EOS: e.EOS, Seed: s.Seed,
 		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
 	}
-	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Player: e.Player, Notes: e.Notes, Invariant: true,
+	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Player: e.Player, Invariant: true,
 		GradeTruncated: s.GradeTruncated, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
 	if _, err := g.Sample(ctx, e.Decoders, o, w.tasks, w.add); err != nil {
 		return err
@@ -140,14 +138,11 @@ func (w *wanted) addTask(ctx context.Context, p data.Problem, key uint64, at pla
 		return err
 	}
 	s := w.responses.Settings
-	g := environment.Group{Problem: p}
-	text, prompt, err := w.Prompter.Prompt(p)
-	if w.Player != nil {
-		g, text, prompt, err = w.Player.Open(ctx, environment.Start{Problem: p, Seed: key ^ s.Seed})
-	}
+	t, err := reward.Grader{Player: w.Player}.Task(ctx, w.Prompter, environment.Start{Problem: p, Seed: key ^ s.Seed})
 	if err != nil {
 		return err
 	}
+	prompt := t.Request.Prompt
 	if len(prompt) == 0 {
 		return errors.New("the prompt is empty")
 	}
@@ -172,8 +167,8 @@ func (w *wanted) addTask(ctx context.Context, p data.Problem, key uint64, at pla
 			r.Uniforms = append(r.Uniforms, u)
 		}
 	}
-	g.Samples = at.samples
-	w.tasks = append(w.tasks, reward.Task{Group: g, Prompt: text, Request: r, Number: len(w.tasks)})
+	t.Samples, t.Request, t.Number = at.samples, r, len(w.tasks)
+	w.tasks = append(w.tasks, t)
 	w.places = append(w.places, at)
 	return nil
 }

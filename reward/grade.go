@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"onering/data"
 	"onering/environment"
 	"onering/sampler"
 )
@@ -29,13 +30,11 @@ type Grader struct {
 	GradeTruncated bool
 	// Invariant lets no response depend on the number of slots; see sampler.Invariant.
 	Invariant bool
-	// Journal, if not nil, remembers the scores.
+	// Journal, if not nil, remembers the scores, and the environment's answers.
 	Journal Journal
 	// Player, if not nil, plays an episode with each response. If the environment gives
-	// rewards, they are the score, else Reward scores the last turn. Notes, if not nil,
-	// remembers the environment's answers.
+	// rewards, they are the score, else Reward scores the last turn.
 	Player *environment.Player
-	Notes  environment.Journal
 }
 
 // A Task asks for responses to one problem; in an environment they are a group of episodes.
@@ -44,6 +43,17 @@ type Task struct {
 	Prompt  string // the text of Request.Prompt
 	Request sampler.Request
 	Number  int // its number for the journal, in a list of which these tasks may be a part
+}
+
+// Task returns the task of a problem: its prompt, or what the environment opens an episode of it with.
+func (g Grader) Task(ctx context.Context, p *data.Prompter, s environment.Start) (t Task, err error) {
+	if g.Player == nil {
+		t.Problem = s.Problem
+		t.Prompt, t.Request.Prompt, err = p.Prompt(s.Problem)
+		return t, err
+	}
+	t.Group, t.Prompt, t.Request.Prompt, err = g.Player.Open(ctx, s)
+	return t, err
 }
 
 // A Graded is a response with its text and its score.
@@ -134,7 +144,7 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	}
 	var episodes *environment.Round
 	if g.Player != nil {
-		episodes = g.Player.Play(ctx, &o, groups, g.Notes)
+		episodes = g.Player.Play(ctx, &o, groups, g.Journal)
 	}
 	if driver := g.Player.Driver(); driver != nil {
 		drive := environment.Drive{Player: g.Player, Decoder: lanes.Decoders[0], Options: o, Requests: requests, Groups: groups}
@@ -307,6 +317,7 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 // A Journal remembers the scores of a reward that Varies. A group that is graded again after
 // the run was killed gets the same scores as before. Its methods may be called concurrently.
 type Journal interface {
+	environment.Journal
 	// Find returns the stored scores of the responses to a task from number sample on,
 	// nil if there are none.
 	Find(task, sample int, group []Sample) []Score

@@ -242,6 +242,7 @@ func TestRegister(t *testing.T) {
 
 // A ledger is a journal that notes the numbers of the tasks whose scores it keeps.
 type ledger struct {
+	environment.Journal
 	mu   sync.Mutex
 	kept map[int]int // how many scores, by task
 }

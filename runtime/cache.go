@@ -24,7 +24,7 @@ type cache struct {
 	moved    map[int]int // rows that have yet to be copied here, and their sources; see settle
 	rowOf    []int       // row of each slot's sequence; -1 if the slot is free
 	failed   error       // the error that left the cache broken; calls return it until the cache is empty
-	unbind   func()      // closes the Values over the cache, which keep its memory alive
+	unbind   func()      // closes the Values over the cache; see decodeSession.unbind
 }
 
 // newStates makes states of so many rows with room for so many tokens, all zero.
@@ -236,45 +236,34 @@ func (c *cache) settle() {
 	clear(c.moved)
 }
 
-// A cacheView is the part of a cache that a session reads in a step.
-type cacheView struct {
-	states       []*buffer
-	rows, tokens int
-	made         int // changes when the states get new memory
-}
-
-// A cacheBinding holds the Values over a cache that are bound to a session.
-type cacheBinding struct {
-	values []*Value // by state
-	bound  cacheView
-}
-
-// bind binds what a session sees of a cache, unless it is bound already.
-func (c *cacheBinding) bind(b *Binding, g models.Geometry, v cacheView) error {
-	if x := c.bound; x.rows == v.rows && x.tokens == v.tokens && x.made == v.made {
+// bind binds so many rows of states with room for so many tokens, which have got memory made times, unless they are bound already.
+func (s *decodeSession) bind(g models.Geometry, states []*buffer, rows, tokens, made int) error {
+	now := [...]int{rows, tokens, made}
+	if s.bound == now {
 		return nil
 	}
-	c.close()
-	for i, state := range v.states {
-		value, err := state.view(0, g.States[i].Dims(v.rows, v.tokens)...)
+	s.unbind()
+	for i, state := range states {
+		value, err := state.view(0, g.States[i].Dims(rows, tokens)...)
 		if err != nil {
 			return err
 		}
-		c.values = append(c.values, value)
+		s.values = append(s.values, value)
 	}
 	for _, role := range []models.Role{models.Keys, models.Values, models.Window, models.Memory} {
-		err := b.bindAll(role, func(p models.Port) (*Value, error) {
-			return c.values[slices.IndexFunc(g.States, func(s models.State) bool { return s.Role == p.Role && s.Layer == p.Layer })], nil
+		err := s.binding.bindAll(role, func(p models.Port) (*Value, error) {
+			return s.values[slices.IndexFunc(g.States, func(s models.State) bool { return s.Role == p.Role && s.Layer == p.Layer })], nil
 		})
 		if err != nil {
 			return err
 		}
 	}
-	c.bound = v
+	s.bound = now
 	return nil
 }
 
-func (c *cacheBinding) close() {
-	closeValues(c.values...)
-	*c = cacheBinding{}
+// unbind closes the Values over states, which keep their memory alive.
+func (s *decodeSession) unbind() {
+	closeValues(s.values...)
+	s.values, s.bound = nil, [3]int{}
 }

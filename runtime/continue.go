@@ -86,7 +86,7 @@ func (d prompts) Append(handle int, ids []int32) error {
 	}
 	s, err := d.session()
 	if err == nil {
-		err = s.bound.bind(s.binding, d.geometry, x.batch.view(1))
+		err = s.bind(d.geometry, x.batch.states, 1, x.batch.tokens, x.batch.made)
 	}
 	if err == nil {
 		err = s.fill(d.geometry, [][]int32{ids}, x.length, len(ids), &x.batch.hidden)

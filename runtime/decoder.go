@@ -25,7 +25,7 @@ type Decoder struct {
 	cache    *cache
 	prefixes map[int]*prefix // prefixes by their handles
 	nextID   int             // the next prefix's handle
-	steps    map[models.Form]*stepSession
+	steps    map[models.Form]*decodeSession
 	prefill  *prefillSession
 	tokenChooser
 }
@@ -48,7 +48,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
 		tables: newTables(e, g), prefixes: make(map[int]*prefix),
-		steps: make(map[models.Form]*stepSession), tokenChooser: newTokenChooser(e),
+		steps: make(map[models.Form]*decodeSession), tokenChooser: newTokenChooser(e),
 		direct: e.memory.gpu() || g.Compute != models.F32 || r.Weights.Narrow != nil,
 	}
 	if g.Compute == models.F32 {
@@ -56,7 +56,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	}
 	d.cache = newCache(e, g, slots, maxTokens, func() {
 		for _, s := range d.steps {
-			s.bound.close()
+			s.unbind()
 		}
 	})
 	if err := d.tables.turn(maxTokens, g); err != nil {
@@ -166,14 +166,18 @@ func (d *Decoder) form(n int) models.Form {
 	return models.Direct
 }
 
-// A decodeSession is the common part of prefillSession and stepSession.
+// A decodeSession decodes one more token of each row. A prefillSession computes prompts with it.
 type decodeSession struct {
 	binding        *Binding
-	bound          cacheBinding
-	ids, pos       buffer // int64, the tokens fed and their positions
-	seqlens, total buffer // int32, the last place of each row in the cache; the tokens of the longest row
-	mask, band     buffer // [T,T], added to the scores of attention within prompts
-	hidden         buffer // [B,D], the normed state of each row's last token
+	values         []*Value // by state, over the states that are bound
+	bound          [3]int   // see bind
+	ids, pos       buffer   // int64, the tokens fed and their positions
+	seqlens, total buffer   // int32, the last place of each row in the cache; the tokens of the longest row
+	mask, band     buffer   // [T,T], added to the scores of attention within prompts
+	hidden         buffer   // [B,D], the normed state of each row's last token
+	at             buffer   // int64 [B,G,3], where in the cache each row's new keys and values go
+	places         buffer   // int64 [S], the numbers 0 to S-1
+	active         buffer   // [B,1], 1 for rows that get a token, 0 for others
 }
 
 // load loads a Program and binds the weights.
@@ -193,10 +197,10 @@ func (d *Decoder) load(p models.Program, err error) (*Binding, error) {
 }
 
 // openSession loads a Program and binds the weights and the tables.
-func (d *Decoder) openSession(p models.Program, err error) (decodeSession, error) {
+func (d *Decoder) openSession(p models.Program, err error) (*decodeSession, error) {
 	b, err := d.load(p, err)
 	if err != nil {
-		return decodeSession{}, err
+		return nil, err
 	}
 	b.begin()
 	for kind := range d.tables.cos {
@@ -207,18 +211,19 @@ func (d *Decoder) openSession(p models.Program, err error) (decodeSession, error
 	}
 	if b.failed != nil {
 		closeSessions(b)
-		return decodeSession{}, b.failed
+		return nil, b.failed
 	}
-	return decodeSession{
+	return &decodeSession{
 		binding: b, ids: hostBuffer(models.I64), pos: hostBuffer(models.I64),
 		seqlens: hostBuffer(models.I32), total: hostBuffer(models.I32), mask: hostBuffer(models.F32), band: hostBuffer(models.F32), hidden: d.env.buffer(models.F32),
+		at: hostBuffer(models.I64), places: d.env.buffer(models.I64), active: hostBuffer(models.F32),
 	}, nil
 }
 
 func (s *decodeSession) close() {
 	closeSessions(s.binding)
-	s.bound.close()
-	closeBuffers(&s.ids, &s.pos, &s.seqlens, &s.total, &s.mask, &s.band, &s.hidden)
+	s.unbind()
+	closeBuffers(&s.ids, &s.pos, &s.seqlens, &s.total, &s.mask, &s.band, &s.hidden, &s.at, &s.places, &s.active)
 }
 
 // Begin copies each row's prefix into its slot and samples the first token. After an
@@ -257,26 +262,16 @@ func (d *Decoder) Begin(rows []sampler.Row) (err error) {
 	return d.sample(d, &d.tokenChooser.hidden, at)
 }
 
-// A stepSession decodes one more token of each row.
-type stepSession struct {
-	decodeSession
-	at     buffer // int64 [B,G,3], where in the cache each row's new keys and values go
-	places buffer // int64 [S], the numbers 0 to S-1
-	active buffer // [B,1], 1 for rows that get a token, 0 for others
-}
-
 // stepSession returns the session for steps in a form. It loads it at the first call.
-func (d *Decoder) stepSession(form models.Form) (*stepSession, error) {
+func (d *Decoder) stepSession(form models.Form) (*decodeSession, error) {
 	if s := d.steps[form]; s != nil {
 		return s, nil
 	}
-	session, err := d.openSession(d.ring.Arch.Decode(form))
-	if err != nil {
-		return nil, err
+	s, err := d.openSession(d.ring.Arch.Decode(form))
+	if err == nil {
+		d.steps[form] = s
 	}
-	s := &stepSession{decodeSession: session, at: hostBuffer(models.I64), places: d.env.buffer(models.I64), active: hostBuffer(models.F32)}
-	d.steps[form] = s
-	return s, nil
+	return s, err
 }
 
 // Step appends each row's token to the sequence of its slot and samples the next token. The
@@ -297,7 +292,7 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 	if err != nil {
 		return err
 	}
-	if err := s.bound.bind(s.binding, d.geometry, cacheView{d.cache.states, d.rows(n), d.cache.capacity, d.cache.made}); err != nil {
+	if err := s.bind(d.geometry, d.cache.states, d.rows(n), d.cache.capacity, d.cache.made); err != nil {
 		return err
 	}
 	at := make([]*sampler.Row, n) // in the order of the cache's rows
@@ -339,7 +334,7 @@ func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
 
 // fill fills the session's inputs with the ids of a step, in the order of the cache's
 // rows, over rows of up to tokens tokens. An unused row begins a new sequence at every step.
-func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int) error {
+func (s *decodeSession) fill(d *Decoder, at []*sampler.Row, tokens int) error {
 	n, heads := int64(d.rows(len(at))), d.geometry.KVHeads
 	b := s.binding.begin()
 	rows := fillIf[int64](b, ports.TokenIDs, &s.ids, n, 1)
@@ -380,7 +375,7 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int) error {
 
 // fillPlaces binds the numbers of the places in a row, if the Program has that
 // input. They change only when the cache grows.
-func (s *stepSession) fillPlaces(b *Binding, capacity int) error {
+func (s *decodeSession) fillPlaces(b *Binding, capacity int) error {
 	if !b.has(ports.CacheIndices) {
 		return nil
 	}
@@ -418,7 +413,6 @@ func (d *Decoder) Release() {
 func (d *Decoder) Close() {
 	for _, s := range d.steps {
 		s.close()
-		closeBuffers(&s.at, &s.places, &s.active)
 	}
 	d.steps = nil
 	for x := range d.prefixes {

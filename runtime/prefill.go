@@ -29,7 +29,7 @@ type prefillBatch struct {
 
 // A prefillSession computes prompts in one batch [B,T], padded on the right.
 type prefillSession struct {
-	decodeSession
+	*decodeSession
 	last  buffer        // int64 [B], the packed index of each prompt's last token
 	valid buffer        // [B,T,1], 1 where a prompt has a token, else 0
 	ends  buffer        // int64 [B,L-1], the places of the last tokens behind L-1 zeros
@@ -41,7 +41,7 @@ type prefillSession struct {
 // memory alive.
 func (s *prefillSession) free(b *prefillBatch) {
 	if b != nil {
-		s.bound.close()
+		s.unbind()
 		closeBuffers(b.states...)
 		b.hidden.close()
 	}
@@ -124,7 +124,7 @@ func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch
 		b.size = n
 	}
 	b.tokens = tokens
-	return b, s.bound.bind(s.binding, g, b.view(prompts))
+	return b, s.bind(g, b.states, prompts, tokens, b.made)
 }
 
 // newBatch makes room for the results of a batch.
@@ -133,11 +133,6 @@ func (s *prefillSession) newBatch(d *Decoder, prompts, tokens int) (b *prefillBa
 	b = &prefillBatch{rows: prompts, tokens: tokens, hidden: d.env.buffer(models.F32), made: s.made}
 	b.states, err = newStates(d.env.memory, d.geometry, prompts, tokens)
 	return b, err
-}
-
-// view is what a session sees of a batch's prompts.
-func (b *prefillBatch) view(prompts int) cacheView {
-	return cacheView{b.states, prompts, b.tokens, b.made}
 }
 
 // fill copies the prompts to the session's inputs, of which so many tokens were computed before.

@@ -151,11 +151,8 @@ func (e *evaluator) suite(ctx context.Context, i int, at train.Position, folder 
 	var added []eval.Response
 	sampling := eval.Evaluator{
 		Decoders: r.lanes, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
-		Player:   r.player,
+		Player: r.player, Journal: r.grades.at(at.Round, "evaluation of "+suites[0].Name),
 		Progress: func(int) { e.observer.Advance(1) },
-	}
-	if page := r.grades.at(at.Round, "evaluation of "+suites[0].Name); page != nil {
-		sampling.Journal, sampling.Notes = page, page
 	}
 	if r.ranks.Size() > 1 {
 		sampling.Mine = r.mine

@@ -76,9 +76,9 @@ func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round 
 	return g, nil
 }
 
-// at returns the page of a place in the run, such as "round 3", after so many rounds; nil
+// at returns the journal of a place in the run, such as "round 3", after so many rounds; nil
 // without a book.
-func (g *book) at(round int, place string) *page {
+func (g *book) at(round int, place string) reward.Journal {
 	if g == nil {
 		return nil
 	}
@@ -113,8 +113,7 @@ func (g *book) exchange() error {
 	return nil
 }
 
-// A page holds the answers at one place in the run. It is the journal of a reward and of
-// an environment.
+// A page holds the answers at one place in the run.
 type page struct {
 	*book
 	round int

@@ -45,7 +45,7 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 // newLearner makes the learner of a run: it opens the reference policy if the objective needs one, the streams,
 // and their teachers. After an error the learner holds what was opened, for the caller to close.
 func newLearner(c Config, run *train.Run) (*learner, error) {
-	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds}}
+	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds, steps: float64(c.steps())}}
 	l.needs = objectives.NeedsOf(l.objective)
 	var err error
 	if l.needs.Reference {
@@ -122,7 +122,7 @@ func (l *learner) score(ctx context.Context, r *round) error {
 // returns its figures. If it meets NaN or an infinity it updates nothing and
 // returns a *failedStep.
 func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.Position) (metrics.Record, error) {
-	n, total := at.Step, l.total(at, r)
+	n, total := at.Step, l.clock.total(at, r)
 	b := objectives.Batch{Trajectories: make([]objectives.Trajectory, len(rollouts)), Step: n, Steps: int(math.Round(total))}
 	step := learn.Batch{
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
@@ -286,15 +286,6 @@ func (l *learner) restore(s rundir.State, dir string) error {
 		err = rundir.LoadOptimizer(dir, map[string]*models.Weights{movedReference: w})
 	}
 	return errors.Join(err, l.run.Stepper.Give(w))
-}
-
-// total estimates how many optimizer steps the run takes in all, from its rounds so far: an
-// objective may drop groups, so that a round has fewer steps than the configuration says.
-func (l *learner) total(at train.Position, r *round) float64 {
-	if done := l.clock.done(at.Round, r); done > 0 && at.Step > 0 {
-		return float64(at.Step) / done
-	}
-	return float64(l.config.steps())
 }
 
 // steps returns how many optimizer steps the whole run takes.

@@ -95,7 +95,7 @@ func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
 	if err != nil || other.player != nil || name == "chat" && tokens.CheckChat() != nil {
 		return p, err
 	}
-	if other.prompter, err = other.policy.Prompter(template); err == nil {
+	if other.prompter, err = other.policy.Prompter(template); err == nil && other.policy.Ends(&other.options, template) == nil {
 		if way, err = sampleProbe(ctx, t, &other); err == nil {
 			p.Ways = append(p.Ways, way)
 			now, then := p.Ways[0].Record.Float("reward"), way.Record.Float("reward")

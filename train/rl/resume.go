@@ -254,7 +254,7 @@ func (t *trainer) restoreClock(from train.Checkpoint) error {
 	}
 	old := clock{rounds: was, since: s.ScheduleSince, share: s.ScheduleDone}
 	share := old.done(s.Round, t.round) // t.round is the round in progress, nil between rounds
-	l.clock = clock{rounds: c.Train.Rounds, since: elapsed(s.Round, t.round), share: share}
+	l.clock.since, l.clock.share = elapsed(s.Round, t.round), share
 	switch {
 	case c.Optimizer.Shape == "constant":
 		return nil
@@ -281,7 +281,17 @@ func shapesRound(key string) bool {
 // rounds, or over the remaining ones after their number changed.
 type clock struct {
 	rounds       int
+	steps        float64 // as many as the configuration says
 	since, share float64 // number of finished rounds at the change, and the share of the schedules then
+}
+
+// total estimates how many optimizer steps the run takes in all, from its rounds so far: an
+// objective may drop groups, so that a round has fewer steps than the configuration says.
+func (c clock) total(at train.Position, r *round) float64 {
+	if done := c.done(at.Round, r); done > 0 && at.Step > 0 {
+		return float64(at.Step) / done
+	}
+	return c.steps
 }
 
 // done returns the share of the schedules, from 0 to 1, that is over after so many rounds

@@ -34,8 +34,9 @@ type roller struct {
 	player    *environment.Player // nil where a response is a single turn
 	objective objectives.Objective
 	decoders  []*runtime.Decoder
-	lanes     sampler.Lanes // lanes of the decoders
-	grades    *book         // Trainer.Begin opens it; nil if there is nothing to record
+	lanes     sampler.Lanes   // lanes of the decoders
+	options   sampler.Options // how responses are sampled
+	grades    *book           // Trainer.Begin opens it; nil if there is nothing to record
 }
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
@@ -52,6 +53,10 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	}
 	if warning := prompter.Warning(); warning != "" {
 		s.Log.Warn(warning)
+	}
+	options := sampler.Options{Sampling: c.Rollout.Sampling, Kept: c.Rollout.LogProb == "kept", Seed: uint64(c.Train.Seed)}
+	if err := policy.Ends(&options, template); err != nil {
+		return nil, err
 	}
 	problems, err := openTraining(c, prompter, s.Log)
 	if err != nil {
@@ -86,6 +91,7 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	return &roller{
 		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(), reward: c.Reward.Rule,
 		grading: grading, greedy: c.sampled() - c.Rollout.SamplesPerPrompt, player: player, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
+		options: options,
 	}, nil
 }
 
@@ -184,11 +190,9 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	if len(tasks) == 0 {
 		return out, sampler.Stats{}, ctx.Err()
 	}
-	options, err := r.options()
-	if err != nil {
-		return nil, sampler.Stats{}, err
-	}
-	stats, err := r.grader(n).Sample(ctx, r.lanes, options, tasks, func(g reward.Graded) error {
+	grading := r.grading
+	grading.Journal = r.grades.at(n, fmt.Sprint("round ", n+1))
+	stats, err := grading.Sample(ctx, r.lanes, r.options, tasks, func(g reward.Graded) error {
 		x := &out[at(tasks[g.Request].Number, g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Kept = g.Kept
@@ -201,31 +205,10 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	return out, stats, err
 }
 
-// options returns how responses are sampled.
-func (r *roller) options() (o sampler.Options, err error) {
-	c := r.config.Rollout
-	o = sampler.Options{Sampling: c.Sampling, Kept: c.LogProb == "kept", Seed: uint64(r.config.Train.Seed)}
-	return o, r.policy.Ends(&o, r.prompter.Template)
-}
-
-// grader returns what grades the responses of round n.
-func (r *roller) grader(n int) reward.Grader {
-	g := r.grading
-	if page := r.grades.at(n, fmt.Sprint("round ", n+1)); page != nil {
-		g.Journal, g.Notes = page, page
-	}
-	return g
-}
-
 // open returns the task of a problem with its prompt. If an environment could not open an
 // episode, the task has failed; err ends the run.
 func (r *roller) open(ctx context.Context, q data.Problem, id uint64) (t reward.Task, failed, err error) {
-	if r.player == nil {
-		t.Problem = q
-		t.Prompt, t.Request.Prompt, err = r.prompter.Prompt(q)
-		return t, nil, err
-	}
-	t.Group, t.Prompt, t.Request.Prompt, err = r.player.Open(ctx, environment.Start{Problem: q, Seed: uint64(r.config.Train.Seed)<<32 + id})
+	t, err = r.grading.Task(ctx, r.prompter, environment.Start{Problem: q, Seed: r.options.Seed<<32 + id})
 	var opening *environment.OpeningError
 	switch most := r.config.Rollout.MaxPromptTokens; {
 	case errors.As(err, &opening) && ctx.Err() == nil:

@@ -29,16 +29,16 @@ func TestClock(t *testing.T) {
 		"fewer rounds":  {4, 3, []int{1, 1, 4}, []float64{8, 6, 4, 3, 2, 1}},
 	} {
 		c.Train.Rounds = tt.rounds
-		l := &learner{config: c, clock: clock{rounds: tt.rounds}}
+		l := &learner{config: c, clock: clock{rounds: tt.rounds, steps: float64(c.steps())}}
 		at, got := train.Position{}, []float64(nil)
 		for at.Round = range tt.batches {
 			if at.Round == 2 {
 				l.config.Train.Rounds = tt.later
-				l.clock = clock{tt.later, 2, l.clock.done(2, nil)}
+				l.clock = clock{tt.later, l.clock.steps, 2, l.clock.done(2, nil)}
 			}
 			r := &round{batches: make([][]int, tt.batches[at.Round])}
 			for range r.batches {
-				got = append(got, l.config.Optimizer.Rate(8, at.Step, l.total(at, r)))
+				got = append(got, l.config.Optimizer.Rate(8, at.Step, l.clock.total(at, r)))
 				r.steps = append(r.steps, nil)
 				at.Step++
 			}
