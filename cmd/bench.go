@@ -79,11 +79,8 @@ func (b *benchCommand) check() error {
 		return usagef("--prompt %d: must be at most --tokens, %d", b.Prompt, b.Tokens)
 	}
 	for _, n := range b.Batch {
-		switch {
-		case n < 1:
-			return usagef("--batch %d: must be at least 1", n)
-		case n > maxSlots:
-			return usagef("--batch %d: must be at most %d", n, maxSlots)
+		if n < 1 || n > maxSlots {
+			return usagef("--batch %d: must be in [1, %d]", n, maxSlots)
 		}
 	}
 	b.Parts.Contexts = make(map[string][]int)
@@ -130,7 +127,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if b.Offload != ort.OffloadNone && !wanted["step"] {
 		return usagef("--offload is about the update: it goes with --part step or all")
 	}
-	config, err := localTokenizer(c, b.Config)
+	config, err := tokenizerFolder(c, b.Config)
 	if err != nil {
 		return err
 	}
@@ -188,19 +185,17 @@ func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Po
 	var err error
 	var newest any
 	result := make(map[string]any)
-	for _, x := range []struct {
-		part, name string
-		measure    func() (any, error)
-	}{
-		{"decode", "rollout", func() (any, error) { return b.Parts.Decode(env, policy) }},
-		{"score", "score", func() (any, error) { return b.Parts.Score(env, policy) }},
-		{"train", "train", func() (any, error) { return b.Parts.Train(c.Context(), env, policy, false) }},
-		{"step", "train", func() (any, error) { return b.Parts.Train(c.Context(), env, policy, true) }},
-	} {
-		if wanted[x.part] && err == nil {
-			newest, err = x.measure()
-			result[x.name] = newest
-		}
+	if wanted["decode"] {
+		newest, err = b.Parts.Decode(env, policy)
+		result["rollout"] = newest
+	}
+	if wanted["score"] && err == nil {
+		newest, err = b.Parts.Score(env, policy)
+		result["score"] = newest
+	}
+	if (wanted["train"] || wanted["step"]) && err == nil {
+		newest, err = b.Parts.Train(c.Context(), env, policy, wanted["step"])
+		result["train"] = newest
 	}
 	if len(wanted) == 1 {
 		return newest, err

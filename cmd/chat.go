@@ -237,16 +237,9 @@ func (c *chatting) save(w io.Writer, name string) error {
 	case err == nil && !c.saved[name]:
 		return fmt.Errorf("/save %q: there is such a file already: choose another name", name)
 	}
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	var list []message
+	list := c.Messages
 	if c.Template.System != "" {
-		list = append(list, message{"system", c.Template.System})
-	}
-	for _, m := range c.Messages {
-		list = append(list, message{m.Role, m.Content})
+		list = append([]tokenize.Message{{Role: "system", Content: c.Template.System}}, list...)
 	}
 	err := files.WriteFile(name, func(w io.Writer) error {
 		return cli.WriteLine(w, map[string]any{"messages": list})

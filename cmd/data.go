@@ -77,51 +77,19 @@ func newDataShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if o.Mapped || from.Prompt != "" || from.Answer != "" || from.ID != "" {
-			return showMapped(c.OutOrStdout(), openedName(path), reward.Reading(r.Reward.Rule, from))
+		mapped := o.Mapped || from.Prompt != "" || from.Answer != "" || from.ID != ""
+		if mapped {
+			from = reward.Reading(r.Reward.Rule, from)
 		}
-		return showData(c.OutOrStdout(), openedName(path), from)
+		return showRows(c.OutOrStdout(), openedName(path), from, mapped)
 	}))
 	s.register(c, dataFlags...)
 	return c
 }
 
-// showData prints rows with the columns of the file.
-func showData(w io.Writer, path string, o data.Options) error {
-	var keep *data.Filter
-	if o.Filter != "" {
-		var err error
-		if keep, err = data.ParseFilter(o.Filter); err != nil {
-			return err
-		}
-	}
-	records, err := data.OpenRecords(path, o)
-	if err != nil {
-		return err
-	}
-	defer records.Close()
-	for shown := 0; o.Limit == 0 || shown < o.Limit; {
-		record, err := records.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if keep != nil && !keep.Match(record.Object) {
-			continue
-		}
-		if err := cli.WriteLine(w, record.Object); err != nil {
-			return err
-		}
-		shown++
-	}
-	return nil
-}
-
-// showMapped prints rows as training reads them, and names the first rows that training
-// leaves out.
-func showMapped(w io.Writer, path string, o data.Options) error {
+// showRows prints rows with the columns of the file, or mapped: as training reads them, and then names the
+// first rows that training leaves out.
+func showRows(w io.Writer, path string, o data.Options, mapped bool) error {
 	o.OnBad = data.LeaveOut
 	rows, err := data.Open(path, o)
 	if err != nil {
@@ -129,21 +97,30 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 	}
 	defer rows.Close()
 	for {
-		row, err := rows.Next()
+		var line any
+		if mapped {
+			var row data.Problem
+			row, err = rows.Next()
+			line = struct {
+				ID      string     `json:"id"`
+				Prompt  string     `json:"prompt"`
+				Chat    *data.Chat `json:"chat,omitempty"`
+				Choices []string   `json:"choices,omitempty"`
+				Answers []string   `json:"answers"`
+			}{row.ID, row.Text, row.Chat, row.Choices, row.Answers}
+		} else {
+			line, err = rows.Raw()
+		}
 		if err == io.EOF {
-			rows.Report().Log(slog.Default(), path)
+			if mapped {
+				rows.Report().Log(slog.Default(), path)
+			}
 			return nil
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = cli.WriteLine(w, line)
 		}
-		if err := cli.WriteLine(w, struct {
-			ID      string     `json:"id"`
-			Prompt  string     `json:"prompt"`
-			Chat    *data.Chat `json:"chat,omitempty"`
-			Choices []string   `json:"choices,omitempty"`
-			Answers []string   `json:"answers"`
-		}{row.ID, row.Text, row.Chat, row.Choices, row.Answers}); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -181,18 +158,14 @@ func reportData(c *cobra.Command, name string, o data.CheckOptions, asJSON bool)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		err = cli.WriteLine(c.OutOrStdout(), report)
-	} else {
-		_, err = io.WriteString(c.OutOrStdout(), report.String())
-	}
+	err = show(c, asJSON, report, func(w io.Writer) error { _, err := io.WriteString(w, report.String()); return err })
 	return cmp.Or(err, report.Refused(openedName(path)))
 }
 
 // promptLength returns a function that counts the tokens of a problem in its
 // template.
 func promptLength(c *cobra.Command, model string, around tokenize.Template) (func(data.Problem) (int, error), error) {
-	folder, err := modelFolder(c, model, localTokenizer)
+	folder, err := tokenizerFolder(c, model)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package cmd
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -33,36 +31,21 @@ func newDoctor() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if o.JSON {
-			if err := writeDiagnosis(c.OutOrStdout(), readVersion(), found); err != nil {
-				return err
-			}
-		} else {
-			printDiagnosis(c.OutOrStdout(), readVersion(), found, where.Device)
+		v := readVersion()
+		found.Program = v
+		err = show(c, o.JSON, found, diagnosisTable(v, found, where.Device).Write)
+		if err == nil && len(found.Problems) > 0 {
+			err = fmt.Errorf("doctor: %s", strings.Join(found.Problems, "\n  "))
 		}
-		if len(found.Problems) > 0 {
-			return fmt.Errorf("doctor: %s", strings.Join(found.Problems, "\n  "))
-		}
-		return nil
+		return err
 	}))
 	s.flags(c, "runtime")
 	return c
 }
 
-// writeDiagnosis writes one JSON object: the version and what was found.
-func writeDiagnosis(w io.Writer, v buildVersion, found runtime.Diagnosis) error {
-	own, err := json.Marshal(map[string]any{"onering": v})
-	rest, failed := json.Marshal(found)
-	if err = errors.Join(err, failed); err != nil {
-		return err
-	}
-	return cli.WriteLine(w, json.RawMessage(append(append(own[:len(own)-1], ','), rest[1:]...)))
-}
-
-// printDiagnosis writes a table of two columns. device is the flag's value. The error
-// that ends the command tells the problems.
-func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device string) {
-	var t cli.Table
+// diagnosisTable has two columns. device is the flag's value. The error that ends the command
+// tells the problems.
+func diagnosisTable(v buildVersion, r runtime.Diagnosis, device string) (t cli.Table) {
 	t.Add("onering", "%s, %s", v.Version, v.commit())
 	t.Add("platform", "%s/%s, %s", r.OS, r.Arch, r.Go)
 	t.Add("processor", "%s, %d cores, %d threads", cmp.Or(r.CPU, "unknown"), r.CPUs, r.Threads)
@@ -97,7 +80,7 @@ func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device str
 			t.Add(text[0], "%s", text[1])
 		}
 	}
-	t.Write(w)
+	return t
 }
 
 // doctorMPI reports on the ranks of a run, on rank 0.
@@ -105,15 +88,13 @@ func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error 
 	v := readVersion()
 	say := func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
 	found, err := ranks.Diagnose(c.Context(), v.Version+", "+v.commit(), where.Options(), say, func(found ranks.Report) error {
-		if asJSON {
-			return cli.WriteLine(c.OutOrStdout(), struct {
-				Onering buildVersion `json:"onering"`
-				ranks.Report
-			}{v, found})
-		}
 		var head cli.Table
 		head.Add("onering", "%s, %s", v.Version, v.commit())
-		return cmp.Or(append(head, found.Lines()...).Write(c.OutOrStdout()), found.Print(c.OutOrStdout()))
+		object := struct {
+			Onering buildVersion `json:"onering"`
+			ranks.Report
+		}{v, found}
+		return show(c, asJSON, object, func(w io.Writer) error { return cmp.Or(append(head, found.Lines()...).Write(w), found.Print(w)) })
 	})
 	if !found {
 		return usagef("doctor --mpi looks at ranks that a launcher of MPI started: mpirun -n 2 onering doctor --mpi")

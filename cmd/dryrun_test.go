@@ -90,14 +90,14 @@ func TestForeseen(t *testing.T) {
 	for device, want := range map[string]string{"cpu": "cpu", "cuda:3": "cuda:3"} {
 		config := rl.Default()
 		config.Runtime.Device = device
-		if got, err := foreseen(c, config); err != nil || got.Runtime.Device != want {
-			t.Errorf("%s: %q, %v", device, got.Runtime.Device, err)
+		if got, err := foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType); err != nil || got != want {
+			t.Errorf("%s: %q, %v", device, got, err)
 		}
 	}
 	config := rl.Default()
 	config.Runtime.Device = "auto"
-	if got, err := foreseen(c, config); err != nil || got.Runtime.Device == "auto" || !runtime.IsDevice(got.Runtime.Device) {
-		t.Errorf("auto: %q, %v", got.Runtime.Device, err)
+	if got, err := foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType); err != nil || got == "auto" || !runtime.IsDevice(got) {
+		t.Errorf("auto: %q, %v", got, err)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAutoTypes(t *testing.T) {
 	}
 	config := rl.Default()
 	config.Runtime.Device, config.LoRA.On, config.LoRA.BaseDType = "auto", true, "int8"
-	_, err = foreseen(c, config)
+	_, err = foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType)
 	_, opening := (&resolved{Config: config}).open(c, nil)
 	for _, err := range []error{err, opening} {
 		if err == nil || !strings.Contains(err.Error(), "the device auto is "+device) {

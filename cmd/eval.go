@@ -67,8 +67,8 @@ func newEval() *cobra.Command {
 	s.shorten(c, "greedy", "eval.temperature", 0.0, "take the likeliest token")
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
 	offer(c, reward.ExtractRules, "extract")
-	exclusive(c, "json", "markdown")
-	exclusive(c, "greedy", "temperature")
+	c.MarkFlagsMutuallyExclusive("json", "markdown")
+	c.MarkFlagsMutuallyExclusive("greedy", "temperature")
 	return c
 }
 
@@ -334,10 +334,7 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 func (o evalOptions) write(c *cobra.Command, r interface {
 	Print(w io.Writer, markdown bool) error
 }) error {
-	if o.JSON {
-		return cli.WriteLine(c.OutOrStdout(), r)
-	}
-	return r.Print(c.OutOrStdout(), o.Markdown)
+	return show(c, o.JSON, r, func(w io.Writer) error { return r.Print(w, o.Markdown) })
 }
 
 // compareReports compares the measurement that --compare names with the argument.

@@ -39,7 +39,7 @@ func (o exportOptions) run(c *cobra.Command, r *resolved) error {
 		return usagef("--dtype %q: ONNX Runtime has no products of bfloat16 on the CPU, and graphs have no operators of onering's own: "+
 			"export in float32 or float16, or with --device cuda", r.Model.DType)
 	}
-	folder, err := modelFolder(c, r.Model.Path, localTokenizer) // the weights are not needed
+	folder, err := tokenizerFolder(c, r.Model.Path) // the weights are not needed
 	if err == nil && r.LoRA.Adapter != "" {
 		r.LoRA.Adapter, err = newestOf(r.LoRA.Adapter)
 	}

@@ -54,7 +54,7 @@ func newGenerate() *cobra.Command {
 	s.registerModel(c, slices.Concat(templateKeys, samplingFlags, []string{"rollout.samples_per_prompt", "rollout.slots", "rollout.invariant"})...)
 	s.shorten(c, "chat", "model.template", "chat", "the same as --template chat: the chat template of the model's tokenizer")
 	s.other = o.stated
-	exclusive(c, "chat", "template")
+	c.MarkFlagsMutuallyExclusive("chat", "template")
 	return c
 }
 
@@ -234,6 +234,9 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 	return errors.Join(addOthers(t, own, err, func(g generated) error {
 		if !t.First() {
 			return nil
+		}
+		if g.Text == nil && p.Tokenizer != nil { // ranks do not tell an empty text from none
+			g.Text = new(string)
 		}
 		return out.Give(g.Index, g.Sample, g)
 	}), out.Err())

@@ -23,27 +23,27 @@ import (
 // Every flag for a model folder or a file of problems also takes a name on a
 // Hugging Face hub: ORG/NAME for a model, hf:ORG/NAME for either.
 
-// localModel returns the folder of a model. It downloads one that is named on a hub.
-func localModel(c *cobra.Command, name string) (string, error) {
-	return fromHub(c, func(o hub.Options) (string, error) { return hub.Resolve(c.Context(), name, o) })
+// newestModel returns the folder of a model. It downloads one that is named on a hub; of a run
+// folder the newest checkpoint is the model.
+func newestModel(c *cobra.Command, name string) (string, error) { return modelFolder(c, name, false) }
+
+// tokenizerFolder is newestModel without the weights.
+func tokenizerFolder(c *cobra.Command, name string) (string, error) {
+	return modelFolder(c, name, true)
 }
 
-// modelFolder is localModel for a flag, which may also name a run folder: the newest
-// checkpoint is its model.
-func modelFolder(c *cobra.Command, name string, resolve func(*cobra.Command, string) (string, error)) (string, error) {
-	dir, err := resolve(c, name)
+func modelFolder(c *cobra.Command, name string, noWeights bool) (string, error) {
+	dir, err := fromHub(c, func(o hub.Options) (string, error) {
+		o.NoWeights = noWeights
+		return hub.Resolve(c.Context(), name, o)
+	})
 	if err != nil {
 		return "", err
 	}
 	return newestOf(dir)
 }
 
-// newestModel is localModel for a flag that may also name a run folder.
-func newestModel(c *cobra.Command, name string) (string, error) {
-	return modelFolder(c, name, localModel)
-}
-
-// unpackedModel is modelFolder for a model that is read at once; the embedded one is
+// unpackedModel is newestModel for a model that is read at once; the embedded one is
 // unpacked into a folder that remove deletes.
 func unpackedModel(c *cobra.Command, name string) (dir string, remove func(), err error) {
 	if dir, err = newestModel(c, name); err != nil {
@@ -63,14 +63,6 @@ func newestOf(dir string) (string, error) {
 		slog.Info("the run's newest checkpoint", "model", newest)
 	}
 	return newest, err
-}
-
-// localTokenizer is localModel without the weights.
-func localTokenizer(c *cobra.Command, name string) (string, error) {
-	return fromHub(c, func(o hub.Options) (string, error) {
-		o.NoWeights = true
-		return hub.Resolve(c.Context(), name, o)
-	})
 }
 
 // localData returns the path of a data set. It downloads one that is named on a hub.

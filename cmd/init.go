@@ -19,7 +19,7 @@ func newInit() *cobra.Command {
 	o := initOptions{DType: "auto"}
 	c := newCommand("init", &o, func(c *cobra.Command, _ []string) error { return o.run(c) })
 	for _, name := range []string{"config", "seed", "tokenizer"} {
-		exclusive(c, name, "model")
+		c.MarkFlagsMutuallyExclusive(name, "model")
 	}
 	return c
 }
@@ -42,7 +42,7 @@ func (o initOptions) run(c *cobra.Command) error {
 	if o.Model != "" {
 		return o.copy(c)
 	}
-	config, err := localTokenizer(c, o.Config)
+	config, err := tokenizerFolder(c, o.Config)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (o initOptions) run(c *cobra.Command) error {
 	defer weights.Close()
 	from := folderOf(config)
 	if o.Tokenizer != "" {
-		if from, err = localTokenizer(c, o.Tokenizer); err != nil {
+		if from, err = tokenizerFolder(c, o.Tokenizer); err != nil {
 			return err
 		}
 		if _, err := os.ReadDir(from); err != nil {

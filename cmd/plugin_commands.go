@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +26,7 @@ type pluginCommands struct {
 	plural        string // the name of the command, such as "objectives"
 	sample        string // a name, for the examples; "" where a plug-in has no settings to show
 	names         func() []string
-	about         func(name string) string // nil where the list consists of names alone
+	about         func(name string) string // nil where families says what they are
 	// families lists the names for people, and describe says in lines what one is; nil for kinds of few words.
 	families func(names []string) string
 	describe func(name string) string
@@ -68,25 +67,15 @@ func (p pluginCommands) list(c *cobra.Command, asJSON bool) error {
 		Name  string `json:"name"`
 		About string `json:"about"`
 	}
-	lines := []line{}
-	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	for _, name := range p.names() {
-		l := line{Name: name}
-		if p.about != nil {
-			l.About = p.about(name)
-		}
-		lines = append(lines, l)
-		if !asJSON {
-			fmt.Fprintln(t, strings.TrimSuffix(l.Name+"\t"+l.About, "\t"))
-		}
-	}
-	switch {
-	case asJSON && p.about == nil:
+	if p.about == nil {
 		return cli.WriteLine(c.OutOrStdout(), p.names())
-	case asJSON:
-		return cli.WriteLine(c.OutOrStdout(), lines)
 	}
-	return t.Flush()
+	lines, table := []line{}, cli.Table{}
+	for _, name := range p.names() {
+		lines = append(lines, line{name, p.about(name)})
+		table.Add(name, "%s", p.about(name))
+	}
+	return show(c, asJSON, lines, table.Write)
 }
 
 // fill inserts the words of the kind into a text.

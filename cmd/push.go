@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -141,11 +142,7 @@ func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
 	if len(out.Removed) > 0 {
 		slog.Warn("removed the weights that were there under other names", "files", out.Removed)
 	}
-	if p.JSON {
-		return cli.WriteLine(c.OutOrStdout(), out)
-	}
-	fmt.Fprintln(c.OutOrStdout(), out.URL)
-	return nil
+	return show(c, p.JSON, out, func(w io.Writer) error { _, err := fmt.Fprintln(w, out.URL); return err })
 }
 
 // cardKeys are the settings that a card shows: those that say how the model was

@@ -2,8 +2,6 @@ package cmd
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -44,32 +42,12 @@ func shareInput(c *cobra.Command, t *ranks.Group, path string) error {
 	return err
 }
 
-// gathered returns what each rank gives, by rank, or the error of a failed rank. JSON
-// distinguishes an empty list from a missing one, and gob does not.
-func gathered[T any](t *ranks.Group, own T, failed error) ([]T, error) {
-	text, err := json.Marshal(own)
-	if failed != nil {
-		err = failed
-	}
-	texts, err := ranks.GatherAll(t, text, err)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]T, len(texts))
-	for rank, text := range texts {
-		if err := json.Unmarshal(text, &all[rank]); err != nil {
-			return nil, fmt.Errorf("what rank %d has sent: %w", rank, err)
-		}
-	}
-	return all, nil
-}
-
 // addOthers calls add with what each other rank gives, unless a rank failed.
 func addOthers[T any](t *ranks.Group, own []T, failed error, add func(T) error) error {
 	if t.Size() == 1 {
 		return failed
 	}
-	all, err := gathered(t, own, failed)
+	all, err := ranks.GatherAll(t, own, failed)
 	for rank, list := range all {
 		for i := 0; i < len(list) && rank != t.Rank() && err == nil; i++ {
 			err = add(list[i])

@@ -187,7 +187,7 @@ func newRoot() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print only warnings and errors on stderr, no progress")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
-	exclusive(root, "quiet", "verbose")
+	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
 	root.AddCommand(
 		newChat(), newData(), newDoctor(), newTuned("dpo"), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
 		newImport(), newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newTuned("sft"), newStep(), newSweep(),
@@ -352,12 +352,16 @@ func newVersion() *cobra.Command {
 	}
 	return newCommand("version", &o, func(c *cobra.Command, _ []string) error {
 		v := readVersion()
-		if o.JSON {
-			return cli.WriteLine(c.OutOrStdout(), v)
-		}
-		fmt.Fprintln(c.OutOrStdout(), v)
-		return nil
+		return show(c, o.JSON, v, func(w io.Writer) error { _, err := fmt.Fprintln(w, v); return err })
 	})
+}
+
+// show prints what a command has found: as one JSON object if asked for, else as print does for people.
+func show(c *cobra.Command, asJSON bool, found any, print func(io.Writer) error) error {
+	if asJSON {
+		return cli.WriteLine(c.OutOrStdout(), found)
+	}
+	return print(c.OutOrStdout())
 }
 
 // explainUsage rewrites the libraries' errors about a flag in the words of this
@@ -447,46 +451,21 @@ func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []stri
 	return fmt.Errorf("an argument is missing: %s", c.UseLine())
 }
 
-// checkFlags returns an error that names required flags that are not given, or given
-// flags that exclude one another. cobra has the same rules, but no types for their
-// errors.
+// checkFlags returns an error that names given flags that exclude one another. cobra has the
+// same rule, but no type for its error.
 func checkFlags(c *cobra.Command) error {
-	missing := false
 	given := map[string][]string{} // by the name of the group
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		_, required := f.Annotations[cobra.BashCompOneRequiredFlag]
-		missing = missing || required && !f.Changed
-		for _, group := range f.Annotations[exclusiveGroups] {
-			if f.Changed {
-				given[group] = append(given[group], f.Name)
-			}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		for _, group := range f.Annotations["cobra_annotation_mutually_exclusive"] {
+			given[group] = append(given[group], f.Name)
 		}
 	})
-	if missing {
-		return unsetFlags(c)
-	}
 	for _, group := range slices.Sorted(maps.Keys(given)) {
 		if len(given[group]) > 1 {
 			return fmt.Errorf("--%s exclude one another", strings.Join(given[group], " and --"))
 		}
 	}
 	return nil
-}
-
-// exclusiveGroups is the annotation of a flag with the groups of which at most one
-// flag may be given.
-const exclusiveGroups = "onering_exclusive_groups"
-
-// exclusive makes flags of c, its own or those for all commands, exclude one another.
-func exclusive(c *cobra.Command, names ...string) {
-	c.MarkFlagsMutuallyExclusive(names...) // for shell completion
-	for _, name := range names {
-		f := c.Flag(name)
-		if f.Annotations == nil {
-			f.Annotations = map[string][]string{}
-		}
-		f.Annotations[exclusiveGroups] = append(f.Annotations[exclusiveGroups], strings.Join(names, " "))
-	}
 }
 
 // unsetFlags returns an error that names the required flags without a value.

@@ -15,7 +15,6 @@ import (
 	"onering/data"
 	"onering/internal/cli"
 	"onering/internal/settings"
-	"onering/policy"
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/ranks"
@@ -86,8 +85,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config)
 			}
 		}
 		slog.Info("the run is finished: there is nothing to resume; to train further from it, name it with --model", "folder", dir)
-		printEnd(c.OutOrStdout(), nil, dir, nextTuned(config, nil))
-		return nil
+		return printEnd(c.OutOrStdout(), nil, dir, nextTuned(config, nil))
 	}
 	if err := shareInput(c, t, config.Data.Train); err != nil {
 		return err
@@ -114,15 +112,11 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config)
 	if err != nil {
 		return err
 	}
-	if s.JSON {
-		return errors.Join(cli.WriteLine(c.OutOrStdout(), end), late)
-	}
-	printTuned(c.OutOrStdout(), s.command.Name, config, end, x.list)
-	return late
+	return errors.Join(show(c, s.JSON, end, func(w io.Writer) error { return printTuned(w, s.command.Name, config, end, x.list) }), late)
 }
 
 // printTuned prints what was learned, where the result is and the next commands to type.
-func printTuned(w io.Writer, command string, config *sft.Config, end sft.Summary, list []data.Demonstration) {
+func printTuned(w io.Writer, command string, config *sft.Config, end sft.Summary, list []data.Demonstration) error {
 	var table cli.Table
 	what := map[string]string{"sft": "demonstrations", "dpo": "preferences"}[command]
 	table.Add("trained", "%d %s, %d steps in %.1f s", end.Demonstrations, what, end.Steps, end.Seconds)
@@ -138,7 +132,7 @@ func printTuned(w io.Writer, command string, config *sft.Config, end sft.Summary
 		table.Add("diagnosis", "%s", f.Text)
 		sets = append(sets, f.Set)
 	}
-	printEnd(w, table, config.Output.Dir, append(remedied(command, config.Output.Dir, sets), nextTuned(config, list)...))
+	return printEnd(w, table, config.Output.Dir, append(remedied(command, config.Output.Dir, sets), nextTuned(config, list)...))
 }
 
 // nextTuned returns commands that show what was learned from the list, of which nil is unknown.
@@ -194,7 +188,27 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *sft.Config
 			return err
 		}
 		defer p.Close()
-		return showDemonstrations(c, x.local, p, x.list[:min(shown, len(x.list))])
+		encoder, err := x.local.Encoder(p)
+		if err != nil {
+			return err
+		}
+		for _, d := range x.list[:min(shown, len(x.list))] {
+			e, err := encoder.Encode(d)
+			if err == nil && e == nil {
+				slog.Warn("a demonstration is left out for its length", "place", d.Place)
+				continue
+			}
+			if err == nil {
+				err = cli.WriteLine(c.OutOrStdout(), struct {
+					Text string `json:"text"`
+					*sft.Example
+				}{p.Tokenizer.Decode(e.IDs, false), e})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -259,31 +273,6 @@ func readTuned(c *cobra.Command, config *sft.Config, flag, path string) (list []
 	}
 	report.Log(slog.Default(), path)
 	return list, nil
-}
-
-// showDemonstrations prints demonstrations as the model sees them.
-func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, list []data.Demonstration) error {
-	encoder, err := config.Encoder(p)
-	if err != nil {
-		return err
-	}
-	for _, d := range list {
-		x, err := encoder.Encode(d)
-		if err != nil {
-			return err
-		}
-		if x == nil {
-			slog.Warn("a demonstration is left out for its length", "place", d.Place)
-			continue
-		}
-		if err := cli.WriteLine(c.OutOrStdout(), struct {
-			Text string `json:"text"`
-			*sft.Example
-		}{p.Tokenizer.Decode(x.IDs, false), x}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // resolve applies what states settings to the defaults for the model. All settings that are

@@ -22,8 +22,8 @@ func newStep() *cobra.Command {
 	c := newCommand("step", &o, func(c *cobra.Command, args []string) error { return o.run(c, s, args) })
 	s.registerModel(c, adapterFlag, "lora", "rollout.temperature",
 		"optimizer.learning_rate", "optimizer.max_grad_norm", "optimizer.beta1", "optimizer.beta2", "optimizer.eps", "optimizer.weight_decay")
-	exclusive(c, "adapter", "lora")
-	exclusive(c, "state", "lora")
+	c.MarkFlagsMutuallyExclusive("adapter", "lora")
+	c.MarkFlagsMutuallyExclusive("state", "lora")
 	return c
 }
 
@@ -113,12 +113,9 @@ func runWeights(c *cobra.Command, args []string, r *resolved, explain bool) erro
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		out, err := in.Weigh(r.Objective.Settings)
-		switch {
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
-		case explain:
-			return out.Print(c.OutOrStdout())
 		}
-		return cli.WriteLine(c.OutOrStdout(), in.Widen(out))
+		return show(c, !explain, in.Widen(out), out.Print)
 	})
 }

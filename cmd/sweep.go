@@ -29,7 +29,7 @@ func newSweep() *cobra.Command {
 // A sweepOptions has the flags of sweep.
 type sweepOptions struct {
 	Out      string   `help:"folder of the runs; default: runs/out and the file's name" complete:"dir"`
-	Jobs     int      `short:"j" help:"runs at a time; they share the cores"`
+	Jobs     int      `short:"j" range:"[1,1024]" help:"runs at a time; they share the cores"`
 	Set      []string `help:"section.key=value for all runs"`
 	List     bool     `flag:"plan" help:"print the runs, and run none"`
 	Markdown bool     `help:"print the tables as Markdown"`
@@ -87,12 +87,6 @@ type opened struct {
 
 // open reads the sweep file at path and finds what is wrong with it before the first run.
 func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
-	if o.Jobs < 1 {
-		return nil, usagef("-j %d: want at least 1", o.Jobs)
-	}
-	if o.Jobs > 1024 {
-		return nil, usagef("-j %d: want at most 1024", o.Jobs)
-	}
 	p, err := readPlan(path)
 	if err != nil {
 		return nil, err

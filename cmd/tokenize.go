@@ -24,7 +24,7 @@ func newTokenize() *cobra.Command {
 	s.needs = []string{"model.path"}
 	s.register(c, "model.path", "model.template", "model.system", "model.template_args")
 	s.shorten(c, "chat", "model.template", "chat", "render conversations with the tokenizer's chat template")
-	exclusive(c, "decode", "chat", "template")
+	c.MarkFlagsMutuallyExclusive("decode", "chat", "template")
 	return c
 }
 
@@ -47,7 +47,7 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string, r *resolved) error
 	if r.Stated("model.template") {
 		around = &r.prompt
 	}
-	folder, err := modelFolder(c, r.Model.Path, localTokenizer)
+	folder, err := tokenizerFolder(c, r.Model.Path)
 	if err != nil {
 		return err
 	}

@@ -84,11 +84,7 @@ func newTrain() *cobra.Command {
 		if err := t.End(err); err != nil {
 			return err
 		}
-		if o.JSON {
-			return errors.Join(cli.WriteLine(c.OutOrStdout(), end), late)
-		}
-		printSummary(c.OutOrStdout(), end, r.Config)
-		return late
+		return errors.Join(show(c, o.JSON, end, func(w io.Writer) error { return printSummary(w, end, r.Config) }), late)
 	})
 	s.register(c, "model.path", "model.template", "data.train", "data.prompt", "data.answer", "objective.name=objective",
 		"optimizer.learning_rate=lr", "output.dir", "lora.on")
@@ -101,8 +97,8 @@ func newTrain() *cobra.Command {
 	}
 	must(c.Flags().MarkHidden(baseFlag))
 	offer(c, []string{"small", "paper"}, "recipe")
-	exclusive(c, "recipe", "config")
-	exclusive(c, "recipe", "resume")
+	c.MarkFlagsMutuallyExclusive("recipe", "config")
+	c.MarkFlagsMutuallyExclusive("recipe", "resume")
 	return c
 }
 
@@ -297,11 +293,7 @@ func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions)
 		return usagef("--probe: programs play the episodes of the run, and there are none in a probe")
 	}
 	x := training[rl.Summary]{job: job[rl.Summary]{dir: &local.Output.Dir}}
-	defer func() {
-		for _, f := range slices.Backward(x.closers) {
-			f()
-		}
-	}()
+	defer x.close()
 	setup := train.Setup{Ranks: t, Observer: &x.live, Log: slog.Default()}
 	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
 	x.closers = append(x.closers, x.live.Close)
@@ -315,14 +307,14 @@ func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions)
 	}
 	defer r.Close()
 	p, err := r.Probe(c.Context())
-	if err != nil || o.JSON {
-		return cmp.Or(err, cli.WriteLine(c.OutOrStdout(), p))
+	if err != nil {
+		return err
 	}
 	table := cli.Table(p.Lines())
 	for _, f := range append(p.Planned, p.Found...) {
 		table.Add("diagnosis", "%s", f.Text)
 	}
-	return table.Write(c.OutOrStdout())
+	return show(c, o.JSON, p, table.Write)
 }
 
 // servePrograms serves the policy to the programs that play the run's episodes, if there
@@ -377,7 +369,7 @@ func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Con
 }
 
 // printSummary prints what was learned, where the result is and the next commands to type.
-func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
+func printSummary(w io.Writer, s rl.Summary, c rl.Config) error {
 	var t cli.Table
 	switch {
 	case s.Resumed == 0:
@@ -413,7 +405,7 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 		t.Add("diagnosis", "%s", f.Text)
 		sets = append(sets, f.Set)
 	}
-	printEnd(w, t, s.Folder, append(remedied("train", s.Folder, sets), nextCommands(s, c)...))
+	return printEnd(w, t, s.Folder, append(remedied("train", s.Folder, sets), nextCommands(s, c)...))
 }
 
 // addEnding says how train.stop_when ended the run.
@@ -427,10 +419,11 @@ func addEnding(t *cli.Table, e train.Ending) {
 }
 
 // printEnd prints the table of a run and its folder, and then the commands to type next.
-func printEnd(w io.Writer, t cli.Table, folder string, next []string) {
+func printEnd(w io.Writer, t cli.Table, folder string, next []string) error {
 	t.Add("run folder", "%s", cli.Nearest(folder))
-	t.Write(w)
-	fmt.Fprintf(w, "next\n%s\n", strings.Join(next, "\n")) // each command has its own line, to be copied
+	failed := t.Write(w)
+	_, err := fmt.Fprintf(w, "next\n%s\n", strings.Join(next, "\n")) // each command has its own line, to be copied
+	return cmp.Or(failed, err)
 }
 
 // remedied returns the command that trains again with what was wrong in the run of a folder set to
@@ -514,10 +507,8 @@ func dryRun(c *cobra.Command, r *resolved, o trainOptions) error {
 		return t.End(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
 	}
 	_, err = ranks.FromFirst(t, func() (bool, error) {
-		if r.recipe == "small" {
-			if err := r.fitRecipe(c, split); err != nil {
-				return false, err
-			}
+		if err := r.fitRecipe(c, split); err != nil {
+			return false, err
 		}
 		return true, cmp.Or(printEstimate(c, r, split, o.JSON), preflight(c, t, r.Config, split, o))
 	})
@@ -554,19 +545,15 @@ func (r *resolved) isOpen(key string) bool { return !r.Stated(key) }
 // takeSizes sets the open sizes of a run by the free memory of its GPU, equally on all
 // ranks, and prints them. A resumed run keeps those that its folder states.
 func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error {
-	if r.recipe == "small" {
-		if err := r.fitRecipe(c, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}); err != nil {
-			return err
-		}
-	}
-	if r.Runtime.Device == "cpu" {
-		return nil
+	split := rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}
+	if err := r.fitRecipe(c, split); err != nil || r.Runtime.Device == "cpu" {
+		return err
 	}
 	open := func(key string) bool { return !resume && r.isOpen(key) }
 	plans, err := ranks.FromFirst(t, func() ([]rl.Plan, error) {
 		config := r.Config
 		t.Place(&config.Runtime.Device, &config.Runtime.Threads)
-		e, _, err := estimate(c, &config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}, open, false)
+		e, _, err := estimate(c, &config, split, open, false)
 		return e.Plans, err
 	})
 	if len(plans) > 0 && err == nil {
@@ -599,12 +586,7 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		err = cli.WriteLine(c.OutOrStdout(), e)
-	} else {
-		err = cli.Table(e.Lines()).Write(c.OutOrStdout())
-	}
-	if err != nil {
+	if err := show(c, asJSON, e, cli.Table(e.Lines()).Write); err != nil {
 		return err
 	}
 	if len(e.Plans) > 0 && e.Plans[0].Here && !e.Plans[0].Fits {
@@ -614,35 +596,34 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 	return e.Check(config, model)
 }
 
-// foreseen returns a configuration in which the device that the run will use replaces auto.
-func foreseen(c *cobra.Command, config rl.Config) (rl.Config, error) {
-	device, err := foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType)
-	config.Runtime.Device = device
-	return config, err
+// foreseen returns a configuration in which the device that the run will use replaces auto, and what
+// localConfig makes of it, with the model.
+func foreseen(c *cobra.Command, config rl.Config) (own, local rl.Config, model models.Model, err error) {
+	if config.Runtime.Device, err = foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType); err == nil {
+		local, err = localConfig(c, &config)
+	}
+	if err == nil {
+		model, err = policy.ReadModel(local.Model.Path)
+	}
+	return config, local, model, err
 }
 
 // estimate computes how much memory a run needs. It sets config to the foreseen configuration
 // with the open sizes chosen, and states how the run goes on GPUs (see rl.Config.Choose).
 func estimate(c *cobra.Command, config *rl.Config, split rl.Split, open func(key string) bool, all bool) (e rl.MemoryEstimate, model models.Model, err error) {
-	if *config, err = foreseen(c, *config); err != nil {
-		return e, model, err
-	}
-	copied := *config
-	local, err := localConfig(c, &copied)
+	copied, local, model, err := foreseen(c, *config)
+	config.Runtime.Device = copied.Runtime.Device
 	if err != nil {
-		return e, model, err
-	}
-	if model, err = policy.ReadModel(local.Model.Path); err != nil {
 		return e, model, err
 	}
 	copied.Model.Reference, copied.Stream = local.Model.Reference, local.Stream
 	var plans []rl.Plan
 	if open != nil {
-		plans, err = copied.Choose(model, split, open, all)
+		if plans, err = copied.Choose(model, split, open, all); err != nil {
+			return e, model, err
+		}
 	}
-	if err == nil {
-		e, err = copied.EstimateMemory(model, split)
-	}
+	e, err = copied.EstimateMemory(model, split)
 	e.Plans = plans
 	return e, model, err
 }

@@ -88,11 +88,7 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 		return end, err
 	}
 	x := &training[S]{job: j}
-	defer func() {
-		for _, f := range slices.Backward(x.closers) {
-			f()
-		}
-	}()
+	defer x.close()
 	if err := t.InTurn(func() error { return x.start(c, t) }); err != nil {
 		return end, err
 	}
@@ -120,6 +116,13 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 		return end, cli.Interrupted{Signal: s, Next: next + "onering " + j.command + " --resume --out " + cli.ShellQuoted(cli.Nearest(*j.dir))}
 	}
 	return end, err
+}
+
+// close closes what the run has opened, the last first.
+func (x *training[S]) close() {
+	for _, f := range slices.Backward(x.closers) {
+		f()
+	}
 }
 
 // start opens everything that the run needs, and begins its folder on the first rank.
@@ -318,17 +321,12 @@ const smallName = "the recipe small"
 // small returns the settings of the recipe small.
 func small() (settings.Source, error) { return settings.File(smallName, runs.Small) }
 
-// fitRecipe fits what the recipe small states to this machine.
+// fitRecipe fits what the recipe small states, if that is the recipe, to this machine.
 func (r *resolved) fitRecipe(c *cobra.Command, split rl.Split) error {
-	config, err := foreseen(c, r.Config)
-	if err != nil {
-		return err
+	if r.recipe != "small" {
+		return nil
 	}
-	local, err := localConfig(c, &config)
-	if err != nil {
-		return err
-	}
-	model, err := policy.ReadModel(local.Model.Path)
+	config, _, model, err := foreseen(c, r.Config)
 	if err != nil {
 		return err
 	}

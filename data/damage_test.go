@@ -19,7 +19,7 @@ import (
 // readAll reads as much of a file as it can, up to so many rows; the test is that it
 // returns.
 func readAll(path string, most int) (rows int, err error) {
-	r, err := OpenRecords(path, Options{})
+	r, err := openRecords(path, Options{})
 	if err != nil {
 		return 0, err
 	}

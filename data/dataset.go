@@ -157,7 +157,7 @@ type reader struct {
 	report  Report
 	err     error
 
-	demonstrations bool // rows are demonstrations, and not problems
+	demonstrations bool // rows are demonstrations or read as they are, and not problems
 }
 
 // Open opens a dataset: a file, a glob, or a folder with data files. The content of a
@@ -179,7 +179,7 @@ func Open(path string, o Options) (*reader, error) {
 		}
 	}
 	var err error
-	if r.records, err = OpenRecords(path, o); err != nil {
+	if r.records, err = openRecords(path, o); err != nil {
 		return nil, err
 	}
 	for _, f := range r.records.files {
@@ -214,6 +214,17 @@ func (r *reader) Next() (Problem, error) {
 	}
 	r.report.Rows++
 	return p, nil
+}
+
+// Raw returns the next row that passes the filter as it is in its file; io.EOF at the end.
+func (r *reader) Raw() (Object, error) {
+	if r.opts.Limit > 0 && r.report.Rows == r.opts.Limit {
+		return nil, io.EOF
+	}
+	r.demonstrations = true
+	rec, err := r.row()
+	r.report.Rows++
+	return rec.Object, err
 }
 
 // next returns the problem of the next row that has one; rows without are dropped.
@@ -406,9 +417,9 @@ type rawRows struct {
 	expansion int // as in Options
 }
 
-// OpenRecords opens a dataset like Open, for its raw rows. It uses only Split, Expansion
+// openRecords opens a dataset like Open, for its raw rows. It uses only Split, Expansion
 // and Input of o.
-func OpenRecords(path string, o Options) (*rawRows, error) {
+func openRecords(path string, o Options) (*rawRows, error) {
 	if o.Input != nil {
 		text := bufio.NewReaderSize(o.Input, 1<<16)
 		skipMark(text)

@@ -459,7 +459,7 @@ func TestRecordsKeepEverything(t *testing.T) {
 		`{"z": 1, "a": [1, 2.50, -3e-7, 12345678901234567890123], "m": {"y": null, "x": [{}, []]}, "t": true}`,
 		`{"latex": "\\frac{a}{b} < c & d", "lines": "a\nb\tc", "odd": "\u0001\u007f", "é": "日本 \ud83d\ude00"}`,
 	}
-	r, err := OpenRecords(write(t, "x.jsonl", strings.Join(lines, "\n")), Options{})
+	r, err := openRecords(write(t, "x.jsonl", strings.Join(lines, "\n")), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func decodeExactly(t *testing.T, text []byte) any {
 
 func records(t testing.TB, path string) []Object {
 	t.Helper()
-	r, err := OpenRecords(path, Options{})
+	r, err := openRecords(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func TestParquetRoundTrip(t *testing.T) {
 		if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		r, err := OpenRecords(path, Options{})
+		r, err := openRecords(path, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,11 @@ func TestNamedPipe(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, p := range []string{path, filepath.Dir(path)} {
-		if _, err := OpenRecords(p, Options{}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		if _, err := openRecords(p, Options{}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: error %v", p, err)
 		}
 	}
-	if _, err := OpenRecords("/dev/zero", Options{}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := openRecords("/dev/zero", Options{}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a device: error %v", err)
 	}
 }

@@ -190,13 +190,15 @@ func ForRank(device string, local int) string {
 
 // A Diagnosis says what onering finds on this machine.
 type Diagnosis struct {
+	Program any `json:"onering,omitempty"` // which program says so
 	provision.Report
-	Providers []Report
+	Providers []Report `json:"-"`
 }
 
 // MarshalJSON implements json.Marshaler: each provider has its name.
 func (d Diagnosis) MarshalJSON() ([]byte, error) {
-	line, err := json.Marshal(d.Report)
+	type plain Diagnosis
+	line, err := json.Marshal(plain(d))
 	for _, p := range d.Providers {
 		facts := map[string]any{"missing": p.Missing}
 		maps.Copy(facts, p.Facts)
