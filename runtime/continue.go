@@ -27,8 +27,7 @@ func (d *Decoder) PromptParts() sampler.Parts {
 
 // Part returns how many tokens a part has.
 func (d prompts) Part() (tokens int, anywhere bool) {
-	// our operators for bfloat16 add in an order that does not depend on the number of tokens
-	return partTokens, d.geometry.Compute == models.BF16 && d.ring.Weights.Narrow == nil
+	return partTokens, d.stepsApart() && d.apart(d.ring.Arch.Prefill())
 }
 
 // session returns the session that computes prompts.

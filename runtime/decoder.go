@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	goruntime "runtime"
+	"sync"
 
 	"onering/models"
 	"onering/models/ports"
@@ -20,6 +21,8 @@ type Decoder struct {
 	wide      bool // uses the form Wide in such steps
 	ownRows   int  // up to how many rows operators of our own are faster in float32; 0 without any
 	direct    bool // graphs have no form but Direct, or none that is faster
+
+	stepsApart func() bool // whether a row of a step in Direct has the same bits alone as beside any others
 
 	tables   tables
 	cache    *cache
@@ -54,6 +57,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	if g.Compute == models.F32 {
 		d.ownRows = e.memory.Kernels.FloatRows()
 	}
+	d.stepsApart = sync.OnceValue(func() bool { return d.apart(r.Arch.Decode(models.Direct)) })
 	d.cache = newCache(e, g, slots, maxTokens, func() {
 		for _, s := range d.steps {
 			s.unbind()
@@ -113,13 +117,19 @@ func (e *Env) NewDecoders(r *Ring, slots []int, maxTokens int) (all []*Decoder, 
 	return all, nil
 }
 
+// apart is kernels.Device.Apart for a Program of the Decoder.
+func (d *Decoder) apart(p models.Program, err error) bool {
+	return err == nil && d.env.memory.Kernels.Apart(p)
+}
+
 // Slots returns how many sequences can be decoded at once.
 func (d *Decoder) Slots() int { return len(d.cache.rowOf) }
 
 // MaxTokens returns the largest number of tokens, prompt and response, in a slot.
 func (d *Decoder) MaxTokens() int { return d.maxTokens }
 
-// SetInvariant makes the bits of a row independent of the other rows.
+// SetInvariant makes the bits of a row independent of the other rows, and says whether a row alone has
+// them, too.
 //
 // On a CPU the form Direct does so from two rows on: our own operators also for a single row, while
 // ONNX Runtime has another kernel for that. In Wide the order of sums depends on the number of
@@ -131,9 +141,10 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 // cached tokens. So there each step computes all slots, at the full length of the
 // cache, and each prompt is computed alone. The bits depend on the number of slots
 // and on maxTokens, but not on what the slots hold.
-func (d *Decoder) SetInvariant(of sampler.Invariance) {
+func (d *Decoder) SetInvariant(of sampler.Invariance) (alone bool) {
 	d.invariant = of != sampler.Loose
 	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && !d.direct && d.ownRows == 0 && d.env.memory.Aliases()
+	return d.stepsApart()
 }
 
 // wholeSteps reports whether each step computes all slots; see SetInvariant.

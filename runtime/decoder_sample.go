@@ -147,7 +147,7 @@ func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, 
 	}
 	for _, w := range ways {
 		group := groups[w]
-		if d.invariant && len(group) == 1 {
+		if d.invariant && len(group) == 1 && !d.stepsApart() {
 			group = append(group, group[0]) // another kernel computes a single row; see SetInvariant
 		}
 		if _, err := s.part.of(int64(d.rows(len(group))), int64(width)); err != nil {

@@ -91,3 +91,59 @@ func TestFloatAttend(t *testing.T) {
 		}
 	}
 }
+
+// TestFloatAttendPrompt: the tokens of a part of a prompt have the bits that they have one by one, in every kind of kernels.
+func TestFloatAttendPrompt(t *testing.T) {
+	env := openOn(t, "cpu")
+	r := rand.New(rand.NewPCG(13, 14))
+	const before, tokens = 37, 101
+	for _, kind := range kinds(t) {
+		for _, c := range []attending{{1, 6, 2, 64, 140, true, 0, 0}, {1, 3, 1, 20, 140, false, 40, 0}, {1, 4, 4, 10, 150, true, 0, 3}} {
+			if err := hostkernels.Use(kind); err != nil {
+				t.Fatal(err)
+			}
+			random := func(name string, shape ...int64) *array {
+				a := &array{name: name, dtype: models.F32, shape: shape, data: make([]float64, sizeOfShape(shape))}
+				for i := range a.data {
+					a.data[i] = r.NormFloat64()
+				}
+				a.encode()
+				return a
+			}
+			width, all := int64(c.width), int64(c.heads+2*c.groups)*int64(c.width)
+			qkv, keys, values := random("qkv", tokens, all), random("keys", 1, int64(c.groups), int64(c.capacity), width), random("values", 1, int64(c.groups), int64(c.capacity), width)
+			cos, sin := random("cos", int64(c.capacity), width/2), random("sin", int64(c.capacity), width/2)
+			attrs := []onnx.Attr{{Name: "heads", Value: int64(c.heads)}, {Name: "groups", Value: int64(c.groups)}, {Name: "scale", Value: float32(1 / math.Sqrt(float64(width)))},
+				{Name: "window", Value: int64(c.window)}, {Name: "cap", Value: float32(c.cap)}}
+			if c.turned {
+				attrs = append(attrs, onnx.Attr{Name: "turned", Value: int64(1)})
+			}
+			// run computes so many tokens at a time.
+			run := func(at int) (all []float64) {
+				k, v := *keys, *values
+				k.data, v.data = slices.Clone(keys.data), slices.Clone(values.data)
+				for from := 0; from < tokens; from += at {
+					n, wide := min(at, tokens-from), len(qkv.data)/tokens
+					last := float64(before + from + n - 1)
+					in := []*array{
+						{name: "qkv", dtype: models.F32, shape: []int64{int64(n), int64(wide)}, data: qkv.data[from*wide : (from+n)*wide]},
+						{name: "before", dtype: models.I32, shape: []int64{1}, data: []float64{last}}, {name: "total", dtype: models.I32, data: []float64{last + 1}}, &k, &v,
+					}
+					if c.turned {
+						in = append(in, cos, sin)
+					}
+					out := &array{name: "out", dtype: models.F32, shape: []int64{int64(n), int64(c.heads) * width}}
+					runOp(t, env, "FloatAttend", attrs, in, []*array{out, &k, &v})
+					all = append(all, out.data...)
+				}
+				return slices.Concat(all, k.data, v.data)
+			}
+			want := run(1)
+			for _, at := range []int{2, 49, tokens} {
+				if i := sameBits(run(at), want); i >= 0 {
+					t.Errorf("%+v by %s, %d tokens at a time: other bits at %d than one by one", c, kind, at, i)
+				}
+			}
+		}
+	}
+}

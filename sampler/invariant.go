@@ -4,13 +4,15 @@ import "math"
 
 // An Invariant decoder gives a sequence the same bits, whatever other sequences are decoded. The decoder under
 // it does so for two or more rows; for a single row ONNX Runtime uses another kernel, whose last bits differ.
-// So the last slot is reserved for a companion, which is decoded beside a sequence that would be alone.
+// So the last slot is reserved for a companion, which is decoded beside a sequence that would be alone, unless the
+// decoder says that a row alone has the same bits.
 //
 // It costs a slot and, if the number of slots must not matter either, time for few rows of a large model.
 type Invariant struct {
 	Decoder
-	companion int // slot of the companion
-	prefix    int // the companion's prompt; -1 before the first use
+	alone     bool // there is no need of a companion
+	companion int  // slot of the companion
+	prefix    int  // the companion's prompt; -1 before the first use
 	running   bool
 }
 
@@ -24,17 +26,19 @@ const (
 )
 
 // An invariantSetter is a Decoder that can compute every row of two or more with the same
-// bits, whatever the other rows are. Decoders without the method are assumed to do so always.
+// bits, whatever the other rows are, and says whether a single row has them, too. Decoders without
+// the method are assumed to do so always, but for a single row.
 type invariantSetter interface {
-	SetInvariant(Invariance)
+	SetInvariant(Invariance) (alone bool)
 }
 
 // NewInvariant takes over a decoder of at least two slots until Close.
 func NewInvariant(d Decoder, of Invariance) *Invariant {
+	x := &Invariant{Decoder: d, companion: d.Slots() - 1, prefix: -1}
 	if d, ok := d.(invariantSetter); ok {
-		d.SetInvariant(of)
+		x.alone = d.SetInvariant(of)
 	}
-	return &Invariant{Decoder: d, companion: d.Slots() - 1, prefix: -1}
+	return x
 }
 
 // Slots returns the number of slots for the caller's sequences.
@@ -42,7 +46,7 @@ func (d *Invariant) Slots() int { return d.companion }
 
 // Begin begins a lone sequence twice, once in the companion's slot.
 func (d *Invariant) Begin(rows []Row) error {
-	if len(rows) > 1 {
+	if len(rows) > 1 || d.alone {
 		return d.Decoder.Begin(rows)
 	}
 	d.stopCompanion()
@@ -60,7 +64,7 @@ func (d *Invariant) Begin(rows []Row) error {
 // had at least one, and is stopped before another sequence is alone, so it never outgrows its slot. It samples
 // in the same way as the sequence, since such rows are sampled together.
 func (d *Invariant) Step(rows []Row) error {
-	if len(rows) > 1 {
+	if len(rows) > 1 || d.alone {
 		d.stopCompanion()
 		return d.Decoder.Step(rows)
 	}

@@ -38,8 +38,8 @@ func New(device, stream unsafe.Pointer) *Device {
 }
 
 // NewHost is New for the host's processor, whose operators are in bfloat16 and, for decode steps and for matrices
-// in fewer bits, in float32, and take rows of any width. rows says up to how many rows decode steps in float32 are
-// faster by them than by ONNX Runtime's products; 0 is never.
+// in fewer bits, in float32, and take rows of any width. rows says up to how many rows products in float32 are no
+// slower by them than by ONNX Runtime; 0 is never, and with math.MaxInt they compute prompts, too.
 func NewHost(device unsafe.Pointer, rows func() int) *Device {
 	return &Device{(*C.onering_device)(device), nil, true, rows}
 }

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 
@@ -35,13 +36,21 @@ var (
 	shortsUnpacked = []rule{{"Narrow w -> v; FloatUnpack q k -> w", "Unpack q k -> v", nil}, {"Narrow q -> v", "Unpack q -> v", isHeld(models.F16)}}
 )
 
-// floatSteps are the rules for decode steps in float32, which are sums of one order however many rows and places
-// there are.
+// floatSteps are the rules for decode steps in float32, and for prompts where our products are as fast for any number
+// of rows: sums have one order however many rows and places there are.
 var floatSteps = []rule{
 	{"GroupQueryAttention h _ _ keys values before total cos sin -> i k v", "FloatAttend h before total keys values cos sin -> i k v", attends(1, 1)},
 	{"GroupQueryAttention h _ _ keys values before total -> i k v", "FloatAttend h before total keys values -> i k v", attends(0, 0)},
 	{"NT x w b -> y", "FloatProduct x w b -> y", isMatrix},
 	{"NT x w -> y", "FloatProduct x w -> y", isMatrix},
+}
+
+// together are stock operators that may give a row other bits beside other rows.
+var together = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention", "LinearAttention", "Scan", "Log"}
+
+// Apart reports whether a row of a Program for prompts or decode steps has the same bits whatever is computed with it.
+func (d *Device) Apart(p models.Program) bool {
+	return d != nil && d.host && !slices.ContainsFunc(d.Fuse(p).Nodes, func(n onnx.Node) bool { return slices.Contains(together, n.Op) })
 }
 
 // isMatrix demands a matrix of the model as the second operand.
@@ -126,7 +135,7 @@ func turned(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 // products by matrices that are held in fewer bits.
 func (d *Device) fuseOnHost(p models.Program) models.Program {
 	narrow, steps := narrowType(p), []rule(nil)
-	if d.FloatRows() > 0 && (strings.HasPrefix(p.Name, "decode") || strings.HasPrefix(p.Name, "sample.")) {
+	if d.FloatRows() > 0 && (strings.HasPrefix(p.Name, "decode") || strings.HasPrefix(p.Name, "sample.") || p.Name == "prefill" && d.FloatRows() == math.MaxInt) {
 		steps = floatSteps
 	}
 	list := slices.Concat(unpacked, shortsUnpacked, hostFirst, onHost(rules), hostRules)

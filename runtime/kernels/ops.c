@@ -327,7 +327,7 @@ typedef struct {
 
 // Attend: qkv [B*T,(H+2G)*K], before [B], total [], keys, values [B,G,S,K], cos, sin [P,K/2] ->
 // [B*T,H*K], and the cache with the new tokens, in its place. T is 1 but on the host, where
-// before and total of a prompt are what GroupQueryAttention has. FloatAttend is the same in float32, for one token.
+// before and total of a prompt are what GroupQueryAttention has. FloatAttend is the same in float32.
 static const char *run_attend(call *c) {
 	kernel *k = c->k;
 	tensor *keys = c->in + 3, *values = c->in + 4;

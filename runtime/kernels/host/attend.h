@@ -130,6 +130,24 @@ static void E(attend_token)(const job *j, size_t task) {
 	onering_room_back(q);
 }
 
+// attend_keys: a task is a token of a prompt.
+static void E(attend_keys)(const job *j, size_t task) {
+	const attention *a = j->a[0];
+	for (int64_t g = 0; g < a->groups; g++) E(put)(a, task / a->tokens, task % a->tokens, g);
+}
+
+// attend_prompt: a task is some tokens of a head, once all keys are in the cache.
+static void E(attend_prompt)(const job *j, size_t task) {
+	const attention *a = j->a[0];
+	int64_t blocks = (a->tokens + BLOCK_ROWS - 1) / BLOCK_ROWS, first = task % blocks * BLOCK_ROWS, head = task / blocks % a->heads, row = task / blocks / a->heads, k = a->width;
+	int64_t rows = a->tokens - first < BLOCK_ROWS ? a->tokens - first : BLOCK_ROWS, before = past(a, row) + first, all = a->heads + 2 * a->groups;
+	ELEMENT *q = onering_room(rows * k * sizeof *q);
+	for (int64_t t = 0; t < rows; t++) E(turn_head)((const ELEMENT *)a->qkv + ((row * a->tokens + first + t) * all + head) * k, q + t * k, k, placed(a, a->cos, before + t), placed(a, a->sin, before + t), 1);
+	E(view) v = E(cached)(a, row, head / (a->heads / a->groups));
+	v.q = q, v.rows = rows, v.first = before + 1, v.rise = 1;
+	E(attend_rows)(&v, (ELEMENT *)a->out + (row * a->tokens + first) * a->heads * k + head * k, a->heads * k);
+	onering_room_back(q);
+}
 
 #undef E
 #undef ELEMENT

@@ -1,23 +1,4 @@
-// Attention of prompts and of whole sequences, and its gradient, in bfloat16.
-
-// attend_keys: a task is a token of a prompt.
-static void attend_keys(const job *j, size_t task) {
-	const attention *a = j->a[0];
-	for (int64_t g = 0; g < a->groups; g++) put(a, task / a->tokens, task % a->tokens, g);
-}
-
-// attend_prompt: a task is some tokens of a head, once all keys are in the cache.
-static void attend_prompt(const job *j, size_t task) {
-	const attention *a = j->a[0];
-	int64_t blocks = (a->tokens + BLOCK_ROWS - 1) / BLOCK_ROWS, first = task % blocks * BLOCK_ROWS, head = task / blocks % a->heads, row = task / blocks / a->heads, k = a->width;
-	int64_t rows = a->tokens - first < BLOCK_ROWS ? a->tokens - first : BLOCK_ROWS, before = past(a, row) + first, all = a->heads + 2 * a->groups;
-	uint16_t *q = onering_room(rows * k * 2);
-	for (int64_t t = 0; t < rows; t++) turn_head((const uint16_t *)a->qkv + ((row * a->tokens + first + t) * all + head) * k, q + t * k, k, placed(a, a->cos, before + t), placed(a, a->sin, before + t), 1);
-	view v = cached(a, row, head / (a->heads / a->groups));
-	v.q = q, v.rows = rows, v.first = before + 1, v.rise = 1;
-	attend_rows(&v, (uint16_t *)a->out + (row * a->tokens + first) * a->heads * k + head * k, a->heads * k);
-	onering_room_back(q);
-}
+// Attention of whole sequences, and its gradient, in bfloat16.
 
 // packed_view is the view of some queries of a head in [B,T,heads*K].
 static view packed_view(const causal *a, int64_t row, int64_t head, int64_t first) {

@@ -108,10 +108,10 @@ static size_t parts(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 static const char *attend(onering_device *d, void *context, job *j, int64_t rows) {
 	const attention *a = j->a[0];
-	if (a->tokens == 1) return each(d, context, chosen->tasks[a->floats ? KERNEL_ATTEND_WIDE : KERNEL_ATTEND], j, rows * a->groups);
-	if (a->floats) return "attention of prompts in float32";
-	const char *problem = each(d, context, chosen->tasks[KERNEL_ATTEND_KEYS], j, rows * a->tokens);
-	return problem ? problem : each(d, context, chosen->tasks[KERNEL_ATTEND_PROMPT], j, rows * a->heads * parts(a->tokens, BLOCK_ROWS));
+	int token = a->floats ? KERNEL_ATTEND_WIDE : KERNEL_ATTEND, keys = a->floats ? KERNEL_ATTEND_KEYS_WIDE : KERNEL_ATTEND_KEYS;
+	if (a->tokens == 1) return each(d, context, chosen->tasks[token], j, rows * a->groups);
+	const char *problem = each(d, context, chosen->tasks[keys], j, rows * a->tokens);
+	return problem ? problem : each(d, context, chosen->tasks[keys + 1], j, rows * a->heads * parts(a->tokens, BLOCK_ROWS));
 }
 
 static const char *launch(onering_device *d, int half, int kernel, const unsigned *grid, unsigned block, void **args, void *context) {

@@ -1,5 +1,5 @@
 // Package host computes the operators of package kernels on the host's processor, in bfloat16 and,
-// for decode steps, in float32: C for AVX-512 BF16, for AVX2 and for any processor, of which the
+// for decode steps and prompts, in float32: C for AVX-512 BF16, for AVX2 and for any processor, of which the
 // processor and ONERING_KERNELS choose one. All have the same bits: sums are in an order that depends on nothing but the row
 // and the column of a result, not on the other rows, nor on threads. So decoding, prompts and
 // training compute the same log-probs to the last bit.
