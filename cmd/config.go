@@ -31,15 +31,14 @@ import (
 // source over the weaker.
 type choice struct {
 	command settings.Command
-	given   any                    // what flags state: at first the command's defaults
-	fresh   func() rl.Config       // returns the defaults
-	effect  []string               // sections and settings that have an effect beside those with a flag
-	all     bool                   // all settings have an effect
-	needs   []string               // settings that must be stated
-	opens   bool                   // the command opens the model, so the model's run states settings, too
-	samples bool                   // the command only samples with the model
-	short   []settings.Setting     // what flags state that are short for a value of a setting
-	other   func() settings.Source // what further flags state; may be nil
+	given   any                      // what flags state: at first the command's defaults
+	fresh   func() rl.Config         // returns the defaults
+	effect  []string                 // sections and settings that have an effect beside those with a flag
+	all     bool                     // all settings have an effect
+	needs   []string                 // settings that must be stated
+	opens   bool                     // the command opens the model, so the model's run states settings, too
+	samples bool                     // the command only samples with the model
+	other   []func() settings.Source // what further flags state
 	file    string
 	recipe  string // of train: small, paper or ""
 	sets    []string
@@ -125,8 +124,13 @@ func (s *choice) flags(c *cobra.Command, paths ...string) {
 
 // shorten adds a flag that is short for a value of a setting.
 func (s *choice) shorten(c *cobra.Command, flag, path string, value any, help string) {
-	c.Flags().Bool(flag, false, help)
-	s.short = append(s.short, settings.State(path, flag, value))
+	on := c.Flags().Bool(flag, false, help)
+	s.other = append(s.other, func() settings.Source {
+		if *on {
+			return settings.Source{settings.State(path, flag, value)}
+		}
+		return nil
+	})
 }
 
 // run has do run with the resolved settings, once they are found possible.
@@ -177,13 +181,8 @@ func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
 		return nil, usageError{err}
 	}
 	typed = append(typed, s.command.Given(s.given, c.Flags().Changed)...)
-	for _, x := range s.short {
-		if on, _ := c.Flags().GetBool(strings.TrimPrefix(x.Place, "--")); on {
-			typed = append(typed, x)
-		}
-	}
-	if s.other != nil {
-		typed = append(typed, s.other()...)
+	for _, states := range s.other {
+		typed = append(typed, states()...)
 	}
 	return []settings.Source{s.read, settings.Environment(s.given, s.environment()), typed}, nil
 }

@@ -155,12 +155,18 @@ func (r *resolved) open(c *cobra.Command, named map[string]string) (*policy.Poli
 	if err != nil {
 		return nil, err
 	}
-	env, err := openRuntime(c, r.Runtime.Options(), r.Model.DType)
+	return openPolicy(c, r.Runtime, policy.Options{Path: model, DType: r.Model.DType, Base: r.LoRA.BaseDType, Adapter: r.LoRA.Adapter, Named: named,
+		Sampled: r.choice != nil && r.samples})
+}
+
+// openPolicy opens ONNX Runtime and the model in a folder. Closing the policy closes both.
+func openPolicy(c *cobra.Command, where policy.RuntimeConfig, o policy.Options) (*policy.Policy, error) {
+	env, err := openRuntime(c, where.Options(), o.DType)
 	if err != nil {
 		return nil, err
 	}
-	return policy.Open(env, policy.Options{Path: model, DType: r.Model.DType, Base: r.LoRA.BaseDType, Adapter: r.LoRA.Adapter, Named: named, OwnEnv: true,
-		Sampled: r.choice != nil && r.samples})
+	o.OwnEnv = true
+	return policy.Open(env, o)
 }
 
 // folders finds the folders of the model and of the adapters, and checks that they belong

@@ -53,7 +53,7 @@ func newGenerate() *cobra.Command {
 	})
 	s.registerModel(c, slices.Concat(templateKeys, samplingFlags, []string{"rollout.samples_per_prompt", "rollout.slots", "rollout.invariant"})...)
 	s.shorten(c, "chat", "model.template", "chat", "the same as --template chat: the chat template of the model's tokenizer")
-	s.other = o.stated
+	s.other = append(s.other, o.stated)
 	c.MarkFlagsMutuallyExclusive("chat", "template")
 	return c
 }

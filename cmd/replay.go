@@ -54,12 +54,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	where.Runtime.Device = settings.Runtime.Device
-	env, err := openRuntime(c, where.Runtime.Options(), settings.Model.DType)
-	if err != nil {
-		return err
-	}
-	defer env.Close()
-	policy, err := policy.Open(env, policy.Options{Path: model, DType: settings.Model.DType, Base: settings.LoRA.BaseDType})
+	policy, err := openPolicy(c, where.Runtime, policy.Options{Path: model, DType: settings.Model.DType, Base: settings.LoRA.BaseDType})
 	if err != nil {
 		return err
 	}
@@ -74,7 +69,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	if err := errors.Join(err, settings.Objective.Restore(checkpoint, own)); err != nil {
 		return err
 	}
-	out, err := f.Replay(c.Context(), env, policy, settings.Objective.Settings)
+	out, err := f.Replay(c.Context(), policy.Env, policy, settings.Objective.Settings)
 	if err != nil {
 		return err
 	}

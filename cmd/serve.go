@@ -76,7 +76,7 @@ func newServe() *cobra.Command {
 		return o.serve(ctx, c, listener, p, key)
 	})
 	o.settings.registerModel(c, append(templateKeys, "rollout.slots", "rollout.invariant")...)
-	o.settings.other = o.stated
+	o.settings.other = append(o.settings.other, o.stated)
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	"onering/data"
 	"onering/internal/cli"
 	"onering/internal/settings"
+	"onering/policy"
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/ranks"
@@ -179,11 +180,9 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *sft.Config
 		if config.Preference != nil && x.list[0].Good == nil {
 			shown *= 2 // the chosen and the rejected response
 		}
-		var r resolved
-		r.Model.Path, r.Model.DType, r.LoRA.BaseDType, r.Runtime = x.local.Model.Path, x.local.Model.DType, x.local.LoRA.BaseDType, x.local.Runtime
-		r.named = r.Model.Path
-		t.Place(&r.Runtime.Device, &r.Runtime.Threads)
-		p, err := r.open(c, nil)
+		where := x.local.Runtime
+		t.Place(&where.Device, &where.Threads)
+		p, err := openPolicy(c, where, policy.Options{Path: x.local.Model.Path, DType: x.local.Model.DType, Base: x.local.LoRA.BaseDType})
 		if err != nil {
 			return err
 		}

@@ -89,12 +89,12 @@ func newTrain() *cobra.Command {
 	s.register(c, "model.path", "model.template", "data.train", "data.prompt", "data.answer", "objective.name=objective",
 		"optimizer.learning_rate=lr", "output.dir", "lora.on")
 	c.Args = cobra.ArbitraryArgs
-	s.other = func() settings.Source {
+	s.other = append(s.other, func() settings.Source {
 		if o.Serve != "" {
 			return settings.Source{settings.State("environment.name", "serve", "program")}
 		}
 		return nil
-	}
+	})
 	must(c.Flags().MarkHidden(baseFlag))
 	offer(c, []string{"small", "paper"}, "recipe")
 	c.MarkFlagsMutuallyExclusive("recipe", "config")
