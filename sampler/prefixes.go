@@ -55,6 +55,7 @@ func (s *Scheduler) KeepPrefixes(tokens int) {
 	if d, is := d.(interface{ PromptParts() Parts }); is {
 		if p := d.PromptParts(); p != nil {
 			part, anywhere := p.Part()
+			s.together = manyPromptTokens
 			s.kept = &keptPrefixes{Parts: p, drop: s.d.Drop, part: part, anywhere: anywhere, most: tokens}
 		}
 	}

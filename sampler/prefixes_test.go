@@ -163,9 +163,10 @@ func TestKeptPrefixes(t *testing.T) {
 	}
 }
 
-// TestPartsBetweenSteps: while others are decoded, a long prompt is computed a part before each step.
+// TestPartsBetweenSteps: while others are decoded, a long prompt is computed a part before each step, and
+// several short ones together before one.
 func TestPartsBetweenSteps(t *testing.T) {
-	s := serving(t, 4, 128, false, 4000)
+	s := serving(t, 5, 128, false, 4000)
 	var short, long Response
 	s.add("a", someIDs(1, 5), 30, &short)
 	s.Step()
@@ -176,6 +177,22 @@ func TestPartsBetweenSteps(t *testing.T) {
 	}
 	if want := []string{"part 128", "step 2", "part 128", "step 2", "part 128", "step 2", "part 128", "step 2", "part 88", "step 2"}; short.IDs == nil && !slices.Equal(s.d.events, want) {
 		t.Errorf("the steps were %v", s.d.events)
+	}
+	// short prompts are computed before one step, up to the first of which more is left
+	for s.Step() {
+	}
+	s.add("a", someIDs(1, 5), 30, &short)
+	s.Step()
+	s.d.events = nil
+	for i, n := range []int{60, 140, 70} {
+		s.add("c", someIDs(uint64(20+i), n), 4, new(Response))
+	}
+	s.Step()
+	s.Step()
+	if want := []string{"part 60", "part 128", "step 2", "part 12", "part 70", "step 4"}; !slices.Equal(s.d.events, want) {
+		t.Errorf("the steps with short prompts were %v, not %v", s.d.events, want)
+	}
+	for s.Step() {
 	}
 	// what was computed of a cancelled prompt is kept
 	c = s.add("b", someIDs(4, 600), 4, new(Response))

@@ -138,9 +138,10 @@ static const char *launch(onering_device *d, int half, int kernel, const unsigne
 	return each(d, context, chosen->tasks[kernel], j, n);
 }
 
-// blocked runs a product in blocks, those of few rows narrower, so that all threads have some.
+// blocked runs a product in blocks, those of few rows and of few blocks narrower, so that all threads have as much.
 static const char *blocked(onering_device *d, void *context, void *f, const onering_product *p) {
-	multiplication m = {.p = p, .rows = p->m > BLOCK_ROWS ? 192 : p->m, .columns = p->m > BLOCK_ROWS ? 128 : p->n > 16384 ? 512 : 64};
+	int64_t few = parts(p->m, 192) * parts(p->n, 128) < 32;
+	multiplication m = {.p = p, .rows = p->m > BLOCK_ROWS ? 192 : p->m, .columns = p->m > BLOCK_ROWS ? few ? 64 : 128 : p->n > 16384 ? 512 : 64};
 	return each(d, context, f, &m, parts(p->m, m.rows) * parts(p->n, m.columns));
 }
 
