@@ -32,9 +32,10 @@ INLINE lanes held16(const int held, const matrix *w, int64_t i, int n) {
 	default: EACH(HELD_SHORT) \
 	}
 
-// fetch brings the numbers of a matrix from number i on into the cache.
+// fetch brings the numbers of a matrix from number i on into the second-level cache: in the first they would drive
+// out the rows that are being multiplied.
 INLINE void fetch(const int held, const matrix *w, int64_t i) {
-	__builtin_prefetch((const char *)w->at + (held == HELD_NF4 ? i / 2 : held == HELD_INT8 ? i : held == HELD_FLOAT ? 4 * i : 2 * i));
+	__builtin_prefetch((const char *)w->at + (held == HELD_NF4 ? i / 2 : held == HELD_INT8 ? i : held == HELD_FLOAT ? 4 * i : 2 * i), 0, 2);
 }
 
 #define E(name) name
