@@ -20,6 +20,7 @@ type Tensor struct {
 	Data  []float32
 	// stored is the file that has the tensor in place of Data, in a type of its own.
 	stored *File
+	lend   func(use func(data []float32) error) error // has Data while it calls use; nil if Data is there
 }
 
 // bytes is how many bytes the tensor takes when it is written in type d.
@@ -49,6 +50,8 @@ func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, met
 			var err error
 			if f := t.stored; f != nil {
 				_, err = io.Copy(w, io.NewSectionReader(f.r, f.data+f.tensors[t.Name].begin, int64(t.bytes(d))))
+			} else if t.lend != nil {
+				err = t.lend(func(data []float32) error { return writeElements(w, d, data, buf) })
 			} else {
 				err = writeElements(w, d, t.Data, buf)
 			}

@@ -20,9 +20,20 @@ type Weights struct {
 	Data   []float32
 	// Narrow has the matrices that are not in Data; nil if Data has all.
 	Narrow *narrow
+	// Source has the elements, of which Data then has unknown ones; nil if Data has them. The
+	// writers of tensors fetch one at a time.
+	Source Source
 
 	free   func() error
 	beside *modelSource // has the tensors beside the model; nil if there are none
+}
+
+// A Source holds elements of weights outside of Data, such as in a device's memory.
+type Source interface {
+	// Fetch copies the elements from (included) to to (excluded) to Data.
+	Fetch(from, to int) error
+	// Drop gives the memory of these elements in Data back.
+	Drop(from, to int)
 }
 
 // NewWeights allocates an arena of zeros. Close frees its memory. If
@@ -33,6 +44,13 @@ func NewWeights(l *Layout) (*Weights, error) {
 		return nil, fmt.Errorf("models: allocate %.2f GB for %d tensors: %w", float64(l.Size)*4e-9, len(l.names), err)
 	}
 	return &Weights{Layout: l, Data: data, free: free}, nil
+}
+
+// Allocate returns memory as that of Weights: so many bytes of zeros on a multiple of 64, and what
+// frees it.
+func Allocate(bytes int) (at unsafe.Pointer, free func() error, err error) {
+	data, free, err := allocate((bytes + 3) / 4)
+	return unsafe.Pointer(unsafe.SliceData(data)), free, err
 }
 
 // View returns the tensor of a Hugging Face or fused name, as a slice of Data, and its
@@ -52,8 +70,26 @@ func (w *Weights) Tensors() []Tensor {
 	for i, name := range w.Layout.names {
 		data, shape, _ := w.View(name)
 		tensors[i] = Tensor{Name: name, Shape: shape, Data: data}
+		if w.Source != nil {
+			tensors[i].lend = func(use func(data []float32) error) error { return w.Lend(name, use) }
+		}
 	}
 	return tensors
+}
+
+// Lend calls use while Data has a tensor's elements, which it gives back afterwards. Without a
+// Source Data has them anyway.
+func (w *Weights) Lend(name string, use func(data []float32) error) error {
+	data, _, _ := w.View(name)
+	if w.Source == nil {
+		return use(data)
+	}
+	p, _ := w.Layout.Find(name)
+	if err := w.Source.Fetch(p.Offset, p.Offset+p.Size); err != nil {
+		return err
+	}
+	defer w.Source.Drop(p.Offset, p.Offset+p.Size)
+	return use(data)
 }
 
 // besides returns the tensors that the model's folder has beside the model.
@@ -86,6 +122,7 @@ func (w *Weights) ForgetPart(from, to int) {
 		to = to / page * page
 	}
 	if from < to {
+		noHuge(w.Data[from:to]) // or the system may put a whole huge page in the place of the few that stay
 		forget(w.Data[from:to])
 	}
 }

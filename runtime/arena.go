@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"onering/models"
+	"onering/runtime/internal/tiles"
 )
 
 // A piece is a range of the elements of a Layout: those from from (included) to to
@@ -55,7 +56,8 @@ func matrices(l *models.Layout, from, to int) (pieces []piece) {
 }
 
 // A block is a piece of a models.Weights whose elements are adjacent in a memory and have
-// one type.
+// one type. Elements that a Ring holds in halves are in two: their upper halves, rounded, in
+// the copy, and here their lower halves, which have the type of the copy but are no numbers.
 type block struct {
 	piece
 	memory *memory
@@ -113,11 +115,11 @@ func (b block) view(first int, shape ...int64) (*Value, error) {
 type arena struct {
 	env     *Env
 	weights *models.Weights
-	blocks  []block                            // the float32 elements in order; those in gaps are of other ranks
+	blocks  []block                            // the float32 elements, or lower halves of some, in order; those in gaps are of other ranks
 	copy    block                              // elements that Programs read in fewer bits, rounded from those in blocks; zero without one
 	read    []piece                            // the float32 elements that Programs read
 	values  map[models.DType]map[string]*Value // tensors by plain and by fused name; empty until makeValues is called
-	at      unsafe.Pointer                     // memory of env that close frees; nil if there is none
+	free    func() error                       // frees the memory of blocks and copy that is not the host's of the Weights; nil if there is none
 }
 
 // hostArena returns an arena of the host's own elements.
@@ -140,7 +142,7 @@ func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, err
 	a := &arena{env: e, weights: w, copy: copied, read: []piece{{0, len(w.Data)}}}
 	slices.SortFunc(blocks, func(x, y block) int { return x.from - y.from })
 	for _, b := range blocks {
-		if n := len(a.blocks); n > 0 && a.blocks[n-1].to == b.from && a.blocks[n-1].memory == b.memory {
+		if n := len(a.blocks); n > 0 && a.blocks[n-1].to == b.from && a.blocks[n-1].memory == b.memory && a.blocks[n-1].dtype == b.dtype {
 			a.blocks[n-1].to = b.to
 		} else {
 			a.blocks = append(a.blocks, b)
@@ -148,7 +150,7 @@ func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, err
 	}
 	var placed []*block // those that need memory
 	for i := range a.blocks {
-		if b := &a.blocks[i]; b.memory.Aliases() {
+		if b := &a.blocks[i]; b.memory.Aliases() && b.dtype == models.F32 {
 			b.at = unsafe.Pointer(&w.Data[b.from])
 		} else {
 			placed = append(placed, b)
@@ -164,16 +166,27 @@ func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, err
 		size += b.bytes()
 	}
 	if size > 0 {
-		var err error
-		if a.at, err = e.memory.Alloc(size); err != nil {
+		at, free, err := e.lasting(size)
+		if err != nil {
 			return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(size)*1e-9, e.memory, err)
 		}
-	}
-	for i, b := range placed {
-		b.at = unsafe.Add(a.at, offsets[i])
+		a.free = free
+		for i, b := range placed {
+			b.at = unsafe.Add(at, offsets[i])
+		}
 	}
 	e.arenas.Store(w, a)
 	return a, nil
+}
+
+// lasting allocates memory for as long as a model lives, and returns what frees it. On the host it
+// is not Go's, or Go's collector would wait until there is as much garbage as there are weights.
+func (e *Env) lasting(bytes int) (at unsafe.Pointer, free func() error, err error) {
+	if e.memory.Aliases() {
+		return models.Allocate(bytes)
+	}
+	at, err = e.memory.Alloc(bytes)
+	return at, func() error { e.memory.Free(at); return nil }, err
 }
 
 // holdZeros is hold for pieces in one memory, whose elements are all zero.
@@ -214,7 +227,7 @@ func (a *arena) makeValues() error {
 	if err := a.makeHeld(names); err != nil {
 		return err
 	}
-	for _, b := range append(slices.Clone(a.blocks), a.copy) {
+	for _, b := range append(a.whole(), a.copy) {
 		for _, name := range names {
 			p, _ := l.Find(name)
 			if x := (piece{p.Offset, p.Offset + p.Size}); b.and(x) != x || a.values[b.dtype][name] != nil {
@@ -272,9 +285,14 @@ func (e *Env) arenaOf(w *models.Weights) *arena {
 	return hostArena(w)
 }
 
-// pieces returns the float32 elements that are in a memory; nil means any.
-func (a *arena) pieces(in *memory) (pieces []piece) {
-	for _, b := range a.blocks {
+// whole returns the blocks without those of lower halves.
+func (a *arena) whole() []block {
+	return slices.DeleteFunc(slices.Clone(a.blocks), func(b block) bool { return b.dtype != models.F32 })
+}
+
+// pieces returns the elements of some blocks that are in a memory; nil means any.
+func pieces(of []block, in *memory) (pieces []piece) {
+	for _, b := range of {
 		if in == nil || b.memory == in {
 			pieces = append(pieces, b.piece)
 		}
@@ -282,7 +300,7 @@ func (a *arena) pieces(in *memory) (pieces []piece) {
 	return pieces
 }
 
-// of returns the float32 block that has the elements of p.
+// of returns the block that has the elements of p.
 func (a *arena) of(p piece) (block, error) {
 	for _, b := range a.blocks {
 		if b.and(p) == p {
@@ -292,8 +310,8 @@ func (a *arena) of(p piece) (block, error) {
 	return block{}, fmt.Errorf("runtime: elements %d to %d do not lie together here", p.from, p.to)
 }
 
-// view returns a Value of float32 elements, of which the first is element first of the
-// weights. The caller closes it.
+// view returns a Value of float32 elements or of lower halves, of which the first is element
+// first of the weights. The caller closes it.
 func (a *arena) view(first int, shape ...int64) (*Value, error) {
 	return a.viewIn(models.F32, first, shape...)
 }
@@ -315,14 +333,19 @@ func (a *arena) viewIn(d models.DType, first int, shape ...int64) (*Value, error
 	return b.view(first, shape...)
 }
 
+// OnHost reports whether the host has all elements of w all the time: Download copies nothing.
+func (e *Env) OnHost(w *models.Weights) bool {
+	return len(piece{0, len(w.Data)}.without(pieces(e.arenaOf(w).whole(), host))) == 0
+}
+
 // Download copies from the device to the host: the weights of a Ring, the gradients of a
-// Learner or the moments of an Optimizer. On the CPU both are the same memory and nothing
-// is copied. Elements that a divided Ring lacks in float32 get the rounded values that
+// Learner or the moments of an Optimizer. On the CPU both are the same memory, and only
+// what a Ring holds in halves is put together. Elements that a divided Ring lacks in float32 get the rounded values that
 // Programs read.
 func (e *Env) Download(w ...*models.Weights) error {
 	for _, w := range w {
 		a := e.arenaOf(w)
-		lacking := a.copy.without(a.pieces(nil))
+		lacking := a.copy.without(pieces(a.blocks, nil))
 		err := e.DownloadPart(w, 0, len(w.Data))
 		for _, p := range lacking {
 			err = cmp.Or(err, copying("from", a.copy.move(w, p, true)))
@@ -335,8 +358,8 @@ func (e *Env) Download(w ...*models.Weights) error {
 }
 
 // Upload copies from the host to the device what Download copies from there, and
-// rounds the 16-bit copies again. Call it after changing elements of w. On the CPU
-// only the 16-bit copies have to be made again.
+// rounds the 16-bit copies again. Call it after changing elements of w, all of which the
+// host must have. On the CPU only copies and halves have to be made again.
 func (e *Env) Upload(w ...*models.Weights) error {
 	for _, w := range w {
 		if err := e.arenaOf(w).upload(); err != nil {
@@ -362,14 +385,30 @@ func (e *Env) UploadPart(w *models.Weights, from, to int) error {
 	return copying("to", e.arenaOf(w).move(piece{from, to}, false))
 }
 
-// move copies the float32 elements of a range between the host and the blocks.
+// move copies the elements of a range between the host and the blocks.
 func (a *arena) move(p piece, down bool) error {
 	for _, b := range a.blocks {
-		if err := b.move(a.weights, b.and(p), down); err != nil {
+		x := b.and(p)
+		if b.dtype != models.F32 {
+			a.moveHalves(b, x, down)
+		} else if err := b.move(a.weights, x, down); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// moveHalves is move for elements of a block of lower halves.
+func (a *arena) moveHalves(b block, p piece, down bool) {
+	models.AtOnce(a.env.Threads(), (p.size()+roundAtOnce-1)/roundAtOnce, func(i int) {
+		x := p.and(piece{p.from + i*roundAtOnce, p.from + (i+1)*roundAtOnce})
+		data, halves := a.weights.Data[x.from:x.to], tiles.HalvesAt(a.copy.address(x.from), b.address(x.from), x.size())
+		if down {
+			halves.Join(data)
+		} else {
+			halves.Split(data)
+		}
+	})
 }
 
 func copying(direction string, err error) error {
@@ -389,7 +428,7 @@ func (e *Env) Forget(w ...*models.Weights) {
 
 // ForgetPart is Forget for the elements from (included) to to (excluded).
 func (e *Env) ForgetPart(w *models.Weights, from, to int) {
-	for _, p := range (piece{from, to}).without(e.arenaOf(w).pieces(host)) {
+	for _, p := range (piece{from, to}).without(pieces(e.arenaOf(w).whole(), host)) {
 		w.ForgetPart(p.from, p.to)
 	}
 }
@@ -411,8 +450,8 @@ func (a *arena) close() {
 		closeValues(slices.Collect(maps.Values(values))...)
 	}
 	a.env.arenas.CompareAndDelete(a.weights, a)
-	if a.at != nil {
-		a.env.memory.Free(a.at)
+	if a.free != nil {
+		a.free()
 	}
 	*a = arena{weights: a.weights}
 }
@@ -450,16 +489,20 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload
 		weights, fewer = weights-int64(end-held), fewer+int64(models.NarrowBytes(compute.Base, end-held))
 	}
 	need := Need{What: "weights", Device: 4 * weights}
-	if divided := parts > 1 && arch.AdapterLayout() == nil; (offload == OffloadAll || divided) && !compute.Narrow() {
+	divided, halves := parts > 1 && arch.AdapterLayout() == nil, compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16
+	if !compute.Narrow() && (halves || divided || offload == OffloadAll) {
 		var masters int64 // bytes of the matrices of which Programs read a copy
 		for _, p := range matrices(arch.Layout(), from, to) {
 			masters += int64(4 * p.size())
 		}
 		need.Device -= masters
+		if halves {
+			masters /= 2 // the copy has the upper ones
+		}
 		if divided {
 			masters = (masters + int64(parts) - 1) / int64(parts)
 		}
-		if offload == OffloadAll {
+		if offload == OffloadAll && !halves {
 			need.Host = masters
 		} else {
 			need.Device += masters

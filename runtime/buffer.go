@@ -8,6 +8,7 @@ import (
 	"math"
 	goruntime "runtime"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"onering/models"
@@ -194,7 +195,11 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 		n *= int(d)
 	}
 	if b.at == nil || b.capacity < n {
+		small := b.bytes(b.capacity)
 		b.close()
+		if b.memory.Aliases() {
+			collect(small)
+		}
 		if err := b.allocate(n + n/8); err != nil {
 			return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, b.memory, err)
 		}
@@ -208,6 +213,21 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 	}
 	b.value = v
 	return v, nil
+}
+
+// outgrown is how many bytes of the host's memory buffers have left for larger ones since the
+// collector ran for them.
+var outgrown atomic.Int64
+
+// collect counts bytes that a buffer has outgrown, and has Go collect them once they are many:
+// by itself the collector waits until there are as many as all other bytes, weights included.
+// It takes a few milliseconds, as it does not look into memory of numbers.
+func collect(bytes int) {
+	const many = 64 << 20
+	if outgrown.Add(int64(bytes)) > many {
+		outgrown.Store(0)
+		goruntime.GC()
+	}
 }
 
 // view returns a Value that begins at element first. The caller closes it.

@@ -29,7 +29,7 @@ func (p *Pass) fillActivations(a *activations, keep bool) error {
 	if err != nil {
 		return err
 	}
-	if err := l.rows.embed(l.ring.arena.value(l.geometry.Embedding, models.F32), p.packed.ids.value, x); err != nil {
+	if err := l.rows.embed(l.embedding, p.packed.ids.value, x); err != nil {
 		return err
 	}
 	for i := range l.geometry.Layers {

@@ -61,6 +61,7 @@ type Learner struct {
 	gradients *arena // holds Gradients; nil with ScoreOnly
 	whole     bool   // one kernel computes attention without storing scores, so one block has all queries
 	rows      rowPrograms
+	embedding *Value // as passes read it
 	layers    map[layerForm]*layerSessions
 	norm      *normSessions
 	head      *headSessions

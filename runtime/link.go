@@ -172,7 +172,7 @@ func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int6
 	from, to := arch.Copied()
 	if divided && arch.AdapterLayout() == nil {
 		copied = piece{from, to}
-		read = read[0].without(onlyCopied(arch, arch.Layout()))
+		read = read[0].without(matrices(arch.Layout(), from, to))
 	}
 	return func(from, to int) int64 {
 		all := piece{from, to}

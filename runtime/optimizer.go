@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"onering/models"
@@ -30,6 +31,7 @@ type Optimizer struct {
 	updates   []*update
 	parts     []part
 	scalars   buffer // the rule's numbers, in the order of their names
+	joined    buffer // a tensor that the ring has in halves, while a session updates it
 	staging   staging
 }
 
@@ -47,7 +49,7 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	}
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
-		State: make(map[string]*models.Weights), scalars: e.buffer(models.F32), staging: staging{memory: e.memory},
+		State: make(map[string]*models.Weights), scalars: e.buffer(models.F32), joined: e.buffer(models.F32), staging: staging{memory: e.memory},
 	}
 	if err := o.open(); err != nil {
 		o.Close()
@@ -101,7 +103,21 @@ func (o *Optimizer) reserve() error {
 			}
 		}
 	}
+	if err := o.joined.allocate(o.joinedElements()); err != nil {
+		return err
+	}
 	return o.scalars.allocate(len(o.rule.Scalars(1, 0)) + 1) // full size, so that a copy takes the whole buffer
+}
+
+// joinedElements returns how many elements the largest part has whose halves are put together
+// for a session.
+func (o *Optimizer) joinedElements() (n int) {
+	for _, p := range o.parts {
+		if h := p.halves(); h != nil && p.update.code == nil {
+			n = max(n, len(h.Low))
+		}
+	}
+	return n
 }
 
 // lockedPage is how many elements the largest page of the host's memory has. Pages are locked
@@ -178,7 +194,15 @@ func (o *Optimizer) addPart(x piece, shape []int) error {
 	if weights.copy.and(x) == x {
 		copied = weights.copy.dtype
 	}
-	u, err := o.updateOf(shape, copied)
+	from, err := weights.of(x)
+	if err != nil {
+		return err
+	}
+	program := copied
+	if from.dtype != models.F32 {
+		program = models.F32 // the halves are put together for it
+	}
+	u, err := o.updateOf(shape, program)
 	if err != nil {
 		return err
 	}
@@ -275,6 +299,17 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 
 // run updates a part that is on the device, by a session.
 func (o *Optimizer) run(p part) error {
+	if h := p.halves(); h != nil {
+		whole, v, err := sized[float32](&o.joined, p.values[ports.Param].shape...)
+		if err != nil {
+			return err
+		}
+		h.Join(whole)
+		defer h.Split(whole)
+		p.values = maps.Clone(p.values)
+		p.values[ports.Param] = v
+		delete(p.values, ports.Copy)
+	}
 	b := p.update.binding.begin()
 	b.in(portScalars, o.scalars.value, nil)
 	for port, v := range p.values {
@@ -300,12 +335,32 @@ func (o *Optimizer) runKernel(p part, scalars map[string]float64) error {
 	return o.env.memory.Kernels.Update(p.values[ports.Param].bytes/models.F32.Size(), at, p.update.copy == models.F16, scalars)
 }
 
+// halves returns the halves of the weights of a part; nil if it has them in float32.
+func (p part) halves() *tiles.Halves {
+	v := p.values[ports.Param]
+	if v.dtype == models.F32 {
+		return nil
+	}
+	h := tiles.HalvesAt(p.values[ports.Copy].data, v.data, v.bytes/v.dtype.Size())
+	return &h
+}
+
+// joinedAtOnce is how many elements of halves an update puts together at once: few enough that
+// they stay in the cache of a core, and enough that the calls of C take no time.
+const joinedAtOnce = 1 << 14
+
+// joinedParts has the memory for as many, of each thread.
+var joinedParts = sync.Pool{New: func() any { return make([]float32, joinedAtOnce) }}
+
 // runTiles updates a part on the CPU by the Program's code.
 func (p part) runTiles(scalars map[string]float64) error {
 	code := p.update.code
 	arrays, numbers := make([][]float32, len(code.Inputs)), make([]float32, len(code.Scalars))
+	halves := p.halves()
 	for i, port := range code.Inputs {
-		arrays[i] = valuesOf[float32](p.values[port])
+		if halves == nil || port != ports.Param {
+			arrays[i] = valuesOf[float32](p.values[port])
+		}
 	}
 	for i, name := range code.Scalars {
 		x, ok := scalars[name]
@@ -314,11 +369,37 @@ func (p part) runTiles(scalars map[string]float64) error {
 		}
 		numbers[i] = float32(x)
 	}
+	if halves != nil {
+		return runHalves(code, *halves, slices.Index(code.Inputs, ports.Param), arrays, numbers)
+	}
 	err := code.Run(arrays, numbers)
 	if v := p.values[ports.Copy]; v != nil && err == nil {
 		models.Encode(unsafe.Slice((*byte)(v.data), v.bytes), valuesOf[float32](p.values[ports.Param]), p.update.copy)
 	}
 	return err
+}
+
+// runHalves runs the code on arrays of which number i is in halves, in the order of elements.
+func runHalves(code *tiles.Code, h tiles.Halves, i int, arrays [][]float32, numbers []float32) error {
+	whole, some := joinedParts.Get().([]float32), make([][]float32, len(arrays))
+	defer joinedParts.Put(whole)
+	for from := 0; from < len(h.Low); from += len(whole) {
+		to := min(from+len(whole), len(h.Low))
+		for k, a := range arrays {
+			if k == i {
+				some[k] = whole[:to-from]
+			} else {
+				some[k] = a[from:to]
+			}
+		}
+		part := tiles.Halves{High: h.High[from:to], Low: h.Low[from:to]}
+		part.Join(some[i])
+		if err := code.Run(some, numbers); err != nil {
+			return err
+		}
+		part.Split(some[i])
+	}
+	return nil
 }
 
 // An update is a Program that updates parts: in runs of sessions or, on the CPU if every
@@ -368,7 +449,7 @@ func (o *Optimizer) Close() {
 	for _, p := range o.parts {
 		closeValues(slices.Collect(maps.Values(p.values))...)
 	}
-	o.scalars.close()
+	closeBuffers(&o.scalars, &o.joined)
 	o.staging.close()
 	for _, w := range o.State {
 		o.env.arenaOf(w).close()

@@ -84,7 +84,10 @@ func TestScalarsByName(t *testing.T) {
 // the new weights.
 func TestOptimizerByTensor(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		for _, compute := range []models.DType{models.F32, models.F16} {
+		for _, compute := range []models.DType{models.F32, models.F16, models.BF16} {
+			if compute == models.BF16 && env.Device() != "cpu" {
+				continue // of 16 bits devices have one type here
+			}
 			c := halfModel()
 			c.Type = compute
 			w, ring := madeUpRing(t, c, 3)
@@ -223,4 +226,65 @@ func BenchmarkAdamW(b *testing.B) {
 	n := float64(len(w.Data))
 	b.ReportMetric(float64(norm.Nanoseconds())/n, "norm-ns/parameter")
 	b.ReportMetric(float64(update.Nanoseconds())/n, "update-ns/parameter")
+}
+
+// In bfloat16 a CPU holds the matrices' float32 in halves: updates give them the bits that those of
+// float32 give, but for a number halfway between two bfloat16, and the host has them only between
+// Download and Forget.
+func TestHalvesUpdateAsFloat32(t *testing.T) {
+	env := runtimetest.Test(t)
+	if env.Device() != "cpu" {
+		t.Skip("is about the CPU")
+	}
+	var weights, gradients [2]*models.Weights
+	var optimizers [2]*runtime.Optimizer
+	for i, compute := range []models.DType{models.F32, models.BF16} {
+		c := halfModel()
+		c.Type = compute
+		w, ring := madeUpRing(t, c, 3)
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
+		check(t, err)
+		defer l.Close()
+		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default())
+		check(t, err)
+		defer o.Close()
+		if env.OnHost(w) != (compute == models.F32) {
+			t.Errorf("%v: the host has all weights: %v", compute, env.OnHost(w))
+		}
+		weights[i], gradients[i], optimizers[i] = w, l.Gradients, o
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 3 {
+		for i := range gradients[0].Data {
+			x := float32(r.NormFloat64())
+			gradients[0].Data[i], gradients[1].Data[i] = x, x
+		}
+		for _, o := range optimizers {
+			check(t, o.Update(1e-3, 0.5))
+		}
+	}
+	check(t, env.Download(weights[1]))
+	moved := 0
+	for i, x := range weights[0].Data {
+		if a, b := math.Float32bits(x), math.Float32bits(weights[1].Data[i]); a != b {
+			moved++
+			if max(a, b)-min(a, b) > 3 {
+				t.Fatalf("element %d is %v, not %v", i, weights[1].Data[i], x)
+			}
+		}
+	}
+	if moved > 1+len(weights[0].Data)/1000 {
+		t.Errorf("%d of %d elements differ", moved, len(weights[0].Data))
+	}
+	got := slices.Clone(weights[1].Data)
+	env.Forget(weights[1])
+	check(t, env.Download(weights[1]))
+	if !slices.Equal(weights[1].Data, got) {
+		t.Error("what the host forgot comes back otherwise")
+	}
+	check(t, env.Upload(weights[1]))
+	check(t, env.Download(weights[1]))
+	if !slices.Equal(weights[1].Data, got) {
+		t.Error("what the host gives comes back otherwise")
+	}
 }

@@ -12,7 +12,9 @@ import (
 // reaches the sampler at once without a copy.
 //
 // If the model computes in 16 bits, the ring also has the layers' weights rounded to
-// 16 bits. All sessions read these; the optimizer writes both.
+// 16 bits. All sessions read these; the optimizer writes both. On the CPU the ring has of
+// the matrices that nothing reads in float32 the lower 16 bits beside the rounded ones, and
+// not the float32 itself: together they are it (see tiles.Halves).
 type Ring struct {
 	Arch    models.Architecture
 	Weights *models.Weights
@@ -139,7 +141,7 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	w := r.Weights
 	from, to := r.Arch.Copied()
 	copied := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
-	masters := onlyCopied(r.Arch, w.Layout)
+	masters := matrices(w.Layout, from, to) // which no Program reads in float32
 	rest := piece{0, len(w.Data)}.without(masters)
 	if n := w.Narrow; n != nil { // the host has these matrices in fewer bits alone
 		rest, masters = piece{0, len(w.Data)}.without(matrices(w.Layout, n.From, n.To)), nil
@@ -154,28 +156,18 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	if r.Offload == OffloadAll {
 		in = host
 	}
-	a, err := e.hold(w, append(blocksIn(rest, e.memory), blocksIn(masters, in)...), copied)
+	mastered := blocksIn(masters, in)
+	for i := range mastered {
+		if e.memory.Aliases() && copied.dtype == models.BF16 {
+			mastered[i].dtype = copied.dtype // halves
+		}
+	}
+	a, err := e.hold(w, append(blocksIn(rest, e.memory), mastered...), copied)
 	if err == nil {
 		a.read = rest
 		err = a.fill()
 	}
 	return a, err
-}
-
-// onlyCopied returns the elements that no Program reads in float32: the matrices that have a
-// copy, but for the embedding, and a head that may be the same.
-func onlyCopied(arch models.Architecture, l *models.Layout) (pieces []piece) {
-	from, to := arch.Copied()
-	pieces = matrices(l, from, to)
-	for _, name := range []string{arch.Geometry().Embedding, arch.Geometry().Head} {
-		at, _ := l.Find(name)
-		var rest []piece
-		for _, p := range pieces {
-			rest = append(rest, p.without([]piece{{at.Offset, at.Offset + at.Size}})...)
-		}
-		pieces = rest
-	}
-	return pieces
 }
 
 // bind binds every weight that the Program reads. prefix is the part of names that the

@@ -12,7 +12,7 @@ import (
 type rowPrograms struct {
 	memory                                 *memory
 	gatherProgram, addProgram, pairProgram *Binding // the last is nil if additions keep their order
-	embedProgram, learnProgram             *Binding // of the embedding: the first two, unless it is scaled
+	embedProgram, learnProgram             *Binding // of the embedding: the first two, unless it is scaled or has 16 bits
 
 	sums                [2]buffer // [m,D], the newest sums of pairs and the previous ones
 	ids                 buffer    // int64 [m], the indices of the newest sums
@@ -38,10 +38,12 @@ func (l *Learner) openRows() (err error) {
 	}
 	r.embedProgram, r.learnProgram = r.gatherProgram, r.addProgram
 	if p.Embed.Name != p.Gather.Name && err == nil {
-		if r.embedProgram, err = loadBinding(e, p.Embed); err == nil {
-			r.learnProgram, err = loadBinding(e, p.Learn)
-		}
+		r.embedProgram, err = loadBinding(e, p.Embed)
 	}
+	if p.Learn.Name != p.Add.Name && err == nil {
+		r.learnProgram, err = loadBinding(e, p.Learn)
+	}
+	l.embedding = l.ring.arena.value(l.geometry.Embedding, portType(p.Embed, ports.Table))
 	return err
 }
 
@@ -133,7 +135,10 @@ func pairs(ids []int64) (left, right []int64, paired []float32, sums []int64) {
 
 func (r *rowPrograms) close() {
 	if r.embedProgram != r.gatherProgram {
-		closeSessions(r.embedProgram, r.learnProgram)
+		closeSessions(r.embedProgram)
+	}
+	if r.learnProgram != r.addProgram {
+		closeSessions(r.learnProgram)
 	}
 	closeSessions(r.gatherProgram, r.addProgram, r.pairProgram)
 	closeBuffers(&r.sums[0], &r.sums[1], &r.ids, &r.left, &r.right, &r.paired)

@@ -40,8 +40,11 @@ func PassesOf(p *policy.Policy, micro int, apart bool) learn.Passes {
 // FactsOf returns what is known of a policy that a run trains.
 func FactsOf(p *policy.Policy) doctor.Facts {
 	w, squares, n := p.Ring.Trained(), 0.0, 0
-	for i := 0; i < len(w.Data) && p.Env.Device() == "cpu"; i += 1 + len(w.Data)>>16 { // some weights tell their size
-		squares, n = squares+float64(w.Data[i])*float64(w.Data[i]), n+1
+	if p.Env.Device() == "cpu" && p.Env.Download(w) == nil {
+		for i := 0; i < len(w.Data); i += 1 + len(w.Data)>>16 { // some weights tell their size
+			squares, n = squares+float64(w.Data[i])*float64(w.Data[i]), n+1
+		}
+		p.Env.Forget(w)
 	}
 	return doctor.Facts{Vocabulary: p.Geometry().Vocab, Parameters: w.Parameters(), Weight: math.Sqrt(squares / float64(max(1, n)))}
 }
@@ -67,7 +70,7 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 		if err := l.Stepper.Collect(true); err != nil {
 			return fmt.Errorf("train: checkpoint: %w", err)
 		}
-	case l.Policy.Env.Device() != "cpu":
+	case !l.Policy.Env.OnHost(w):
 		snap.Device = device{l.Policy.Env}
 	}
 	others := snap.Optimizer
@@ -92,7 +95,7 @@ func (d device) Fetch(w *models.Weights, from, to int) error {
 
 func (d device) Drop(w *models.Weights, from, to int) { d.env.ForgetPart(w, from, to) }
 
-// Release frees the host's copies of what SaveTo and the writer read from a GPU.
+// Release frees the host's copies of what SaveTo and the writer put there.
 func (l Learned) Release() { l.Stepper.Drop() }
 
 // restore reads weights and optimizer from a checkpoint. The first rank reads and sends

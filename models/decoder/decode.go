@@ -104,6 +104,9 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x *graph.Node, angles []angle)
 	}
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+		if a.onHost() && a.Block.QueryScale != 0 {
+			return operator(layer, a.turnApart(layer, qkv, pos, angles), past, angle{})
+		}
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
 		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, angles), parts[1])
 		return operator(layer, a.narrow(qkv), past, angle{})
@@ -194,6 +197,18 @@ func (a decoding) turn(layer int, x, pos *graph.Node, angles []angle) *graph.Nod
 		x = graph.Concat(1, graph.Mul(parts[0], a.queryScale(pos)), parts[1])
 	}
 	return x
+}
+
+// turnApart is turn for qkv [N,(H+2G)*K] in bfloat16 on a CPU, where keys are turned by an operator
+// of ours, as in training, and queries that a QueryScale follows are not: the last bits of the two differ.
+func (a decoding) turnApart(layer int, qkv, pos *graph.Node, angles []angle) *graph.Node {
+	parts := graph.Split(qkv, 1, a.Heads*a.HeadDim, a.KVHeads*a.HeadDim, a.KVHeads*a.HeadDim)
+	q, k := widen(parts[0]), widen(parts[1])
+	if a.kind(layer).Turns() {
+		by := angles[a.kindOf(layer)]
+		q, k = graph.Rotary(q, pos, by.cos, by.sin, a.Heads), graph.Rotary(k, pos, by.cos, by.sin, a.KVHeads)
+	}
+	return graph.Concat(1, a.narrow(graph.Mul(q, a.queryScale(pos))), a.narrow(k), parts[2])
 }
 
 // An attention builds the attention of a layer: from qkv [N,(H+2G)*K] and the cache, if there

@@ -33,6 +33,7 @@ import (
 // training. Products of float32 may run in TensorFloat-32: its 11 bits hold the
 // fractions of both 16-bit types. On a CPU the head has a copy in bfloat16 all the same: its
 // products take half the time, and as rollout and training round and add alike, there is no gap.
+// An embedding that is the head, too, is read there, so that nothing reads its float32.
 
 // With a Base of fewer bits everything is as without, but the inputs for the layers' matrices have
 // that type, and those for biases are float32. A layer converts its matrices to the type of the
@@ -123,6 +124,14 @@ func (a Architecture) headType() models.DType {
 	return models.F32
 }
 
+// embeddingType is the type of the embedding's matrix.
+func (a Architecture) embeddingType() models.DType {
+	if a.Tied {
+		return a.headType()
+	}
+	return models.F32
+}
+
 // sampledHead declares the head [V,D] of graphs that choose tokens, in its type in products.
 func (a Architecture) sampledHead(g *graph.Graph) *graph.Node {
 	name := a.Geometry().Head
@@ -135,9 +144,9 @@ func (a Architecture) sampledHead(g *graph.Graph) *graph.Node {
 // embedding returns the rows [...,D] of the embedding of tokens, in float32.
 func (a Architecture) embedding(g *graph.Graph, ids *graph.Node) *graph.Node {
 	if a.holdsHead() && a.Tied {
-		return a.held(g, a.Names.Embedding, a.Vocab, a.Hidden, ids, models.F32)
+		return widen(a.held(g, a.Names.Embedding, a.Vocab, a.Hidden, ids, a.embeddingType()))
 	}
-	return graph.Gather(parameter(g, a.Names.Embedding, models.F32, a.Vocab, a.Hidden), ids)
+	return widen(graph.Gather(parameter(g, a.Names.Embedding, a.embeddingType(), a.Vocab, a.Hidden), ids))
 }
 
 // held declares a matrix [rows,in] that the Base holds and returns it in a type, or those of its

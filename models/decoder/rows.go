@@ -13,16 +13,16 @@ import (
 // rows.add: X [M,D], ids [n], rows [n,D] -> X_out, onto X: X[ids[i]] += rows[i].
 // rows.pair: rows [n,D], left, right int64 [m], pair [m,1] -> y [m,D] = rows[left] +
 // pair rows[right].
-// rows.embed and rows.learn: rows.gather and rows.add with the factor EmbeddingScale of y and
-// of rows, where there is one.
+// rows.embed and rows.learn: rows.gather from the embedding, which may have 16 bits, and rows.add
+// onto its gradient, with the factor EmbeddingScale of y and of rows, where there is one.
 //
 // A device may add rows of the same index in any order, so the last bits of their sum may
 // differ from one run to the next. rows.pair sums such rows first, two at a time.
 func (a Architecture) Rows() (p models.RowPrograms, err error) {
 	d := a.Hidden
 	ids := func(g *graph.Graph, name, n string) *graph.Node { return g.Input(name, models.I64, graph.Dims(n)) }
-	gathered := func(g *graph.Graph) *graph.Node {
-		return graph.Gather(g.Float(ports.Table, "M", d), ids(g, ports.RowIDs, "n"))
+	gathered := func(g *graph.Graph, elem models.DType) *graph.Node {
+		return widen(graph.Gather(g.Input(ports.Table, elem, graph.Dims("M", d)), ids(g, ports.RowIDs, "n")))
 	}
 	for _, x := range []struct {
 		into *models.Program
@@ -30,9 +30,9 @@ func (a Architecture) Rows() (p models.RowPrograms, err error) {
 		f    func(g *graph.Graph)
 	}{
 		{&p.Gather, "rows.gather", func(g *graph.Graph) {
-			g.Output(ports.RowsOut, gathered(g))
+			g.Output(ports.RowsOut, gathered(g, models.F32))
 		}},
-		{&p.Embed, "rows.embed", func(g *graph.Graph) { g.Output(ports.RowsOut, a.embedded(gathered(g))) }},
+		{&p.Embed, "rows.embed", func(g *graph.Graph) { g.Output(ports.RowsOut, a.embedded(gathered(g, a.embeddingType()))) }},
 		{&p.Learn, "rows.learn", func(g *graph.Graph) {
 			table, at := g.Float(ports.Table, "M", d), ids(g, ports.RowIDs, "n")
 			g.OutputOnto(ports.TableOut, graph.AddRows(table, at, a.embedded(g.Float(ports.Rows, "n", d))), ports.Table)
@@ -54,7 +54,10 @@ func (a Architecture) Rows() (p models.RowPrograms, err error) {
 		}
 	}
 	if a.Block.EmbeddingScale == 0 {
-		p.Embed, p.Learn = p.Gather, p.Add
+		p.Learn = p.Add
+		if a.embeddingType() == models.F32 {
+			p.Embed = p.Gather
+		}
 	}
 	return p, nil
 }

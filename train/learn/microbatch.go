@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"sort"
 
 	"onering/runtime"
 )
 
 // microBatches cuts the sequences of a batch whose indexes are in own into micro-batches
 // of at most limit tokens, counting a prefix once for each of its sequences. If apart is
-// not 0, a micro-batch also has at most apart tokens, counting a prefix once. A longer
-// sequence gets a micro-batch alone. A micro-batch has only live sequences or none, so
+// not 0, a micro-batch also has at most apart tokens, counting a prefix once, and as few more
+// than others as their number allows. A longer sequence gets a micro-batch alone. A micro-batch has only live sequences or none, so
 // the others cost no backward pass (live nil means that all are live). Sequences with one
 // prefix are adjacent, so that a pass computes the prefix once. Each kind is sorted by the
 // longest sequence with the same prefix and then by its own length, longest first:
@@ -30,20 +31,27 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 		x, y := groups[a], groups[b]
 		return cmp.Or(cmp.Compare(y.longest, x.longest), cmp.Compare(x.first, y.first), cmp.Compare(len(sequences[b].Tokens), len(sequences[a].Tokens)))
 	})
-	var out [][]int
-	sum, packed := 0, 0
-	for i, s := range order {
-		n := len(sequences[s].Tokens)
-		adds := n
-		if i > 0 && groups[s] == groups[order[i-1]] {
-			adds -= len(sequences[s].Prefix())
+	cut := func(apart int) (out [][]int) {
+		sum, packed := 0, 0
+		for i, s := range order {
+			n := len(sequences[s].Tokens)
+			adds := n
+			if i > 0 && groups[s] == groups[order[i-1]] {
+				adds -= len(sequences[s].Prefix())
+			}
+			if i == 0 || sum+n > limit || apart > 0 && packed+adds > apart || alive(s) != alive(order[i-1]) {
+				out, sum, packed = append(out, nil), 0, 0
+				adds = n
+			}
+			out[len(out)-1] = append(out[len(out)-1], s)
+			sum, packed = sum+n, packed+adds
 		}
-		if i == 0 || sum+n > limit || apart > 0 && packed+adds > apart || alive(s) != alive(order[i-1]) {
-			out, sum, packed = append(out, nil), 0, 0
-			adds = n
-		}
-		out[len(out)-1] = append(out[len(out)-1], s)
-		sum, packed = sum+n, packed+adds
+		return out
+	}
+	out := cut(apart)
+	if apart > 0 && len(out) > 1 {
+		least := sort.Search(apart-1, func(n int) bool { return len(cut(n+1)) <= len(out) })
+		out = cut(least + 1)
 	}
 	return out
 }

@@ -48,7 +48,7 @@ func TestMicroBatchesByPrompt(t *testing.T) {
 		{100, 0, nil, "[[1 5 3 4 2 0]]"},
 		{20, 0, nil, "[[1 5] [3 4 2] [0]]"},
 		{100, 0, []bool{true, true, false, true, false, false}, "[[1 3 0] [5 4 2]]"},
-		{100, 15, nil, "[[1] [5 3] [4 2] [0]]"}, // The second of two responses to one prompt counts 2 tokens less.
+		{100, 15, nil, "[[1] [5 3] [4] [2 0]]"}, // The second of two responses to one prompt counts 2 tokens less.
 		{100, 16, nil, "[[1 5] [3 4] [2 0]]"},
 		{9, 16, nil, "[[1] [5] [3] [4] [2] [0]]"},
 	} {

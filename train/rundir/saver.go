@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"onering/internal/files"
@@ -124,18 +123,13 @@ func (s *Saver) copy(snap *Snapshot) error {
 		optimizer[name] = s.copies[len(from)]
 		from = append(from, snap.Optimizer[name])
 	}
-	if snap.Device == nil {
-		var group sync.WaitGroup
-		for i, w := range from {
-			group.Go(func() { copy(s.copies[i].Data, w.Data) })
-		}
-		group.Wait()
-	} else {
-		for i, w := range from {
-			if err := snap.fetchTo(s.copies[i], w); err != nil {
-				return err
-			}
-		}
+	failed, threads := make([]error, len(from)), len(from)
+	if snap.Device != nil {
+		threads = 1 // a device copies one after the other
+	}
+	models.AtOnce(threads, len(from), func(i int) { failed[i] = snap.copyTo(s.copies[i], from[i]) })
+	if err := errors.Join(failed...); err != nil {
+		return err
 	}
 	snap.Weights, snap.Optimizer, snap.Device = s.copies[0], optimizer, nil
 	return nil

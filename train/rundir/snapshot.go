@@ -24,6 +24,18 @@ type device interface {
 	Drop(w *models.Weights, from, to int)
 }
 
+// heldBy is a device as the source of some weights.
+type heldBy struct {
+	device
+	w *models.Weights
+}
+
+// Fetch implements models.Source.
+func (h heldBy) Fetch(from, to int) error { return h.device.Fetch(h.w, from, to) }
+
+// Drop implements models.Source.
+func (h heldBy) Drop(from, to int) { h.device.Drop(h.w, from, to) }
+
 // A Snapshot is a consistent state of a run, ready to be written as a checkpoint.
 // Its weights may be the run's own or a copy of them.
 type Snapshot struct {
@@ -46,57 +58,74 @@ type Snapshot struct {
 
 // folderType returns the type for the weights in the Hugging Face folder: its config.json's type if that has 16
 // bits and can hold them. In a run that diverges, weights may be too large for float16.
-func (s Snapshot) folderType() models.DType {
-	if d := s.DType; (d == models.F16 || d == models.BF16) && models.Holds(d, s.Weights.Data) {
-		return d
+func (s Snapshot) folderType() (models.DType, error) {
+	d := s.DType
+	if d != models.F16 && d != models.BF16 {
+		return models.F32, nil
 	}
-	return models.F32
+	holds, w := true, s.of(s.Weights)
+	for _, name := range w.Layout.Names() {
+		err := w.Lend(name, func(data []float32) error {
+			holds = holds && models.Holds(d, data)
+			return nil
+		})
+		if err != nil {
+			return d, fmt.Errorf("train: checkpoint: %w", err)
+		}
+	}
+	if !holds {
+		return models.F32, nil
+	}
+	return d, nil
 }
 
-// fetch copies the elements of w on the device to the host.
-func (s Snapshot) fetch(w *models.Weights) error {
+// of returns w, whose tensors come from the device, if there is one, as they are read: the host has one at a time.
+func (s Snapshot) of(w *models.Weights) *models.Weights {
 	if s.Device == nil {
+		return w
+	}
+	lent := *w
+	lent.Source = heldBy{s.Device, w}
+	return &lent
+}
+
+// copyTo copies w to the copies of its layout.
+func (s Snapshot) copyTo(to, w *models.Weights) error {
+	if s.Device == nil {
+		copy(to.Data, w.Data)
 		return nil
 	}
-	if err := s.Device.Fetch(w, 0, len(w.Data)); err != nil {
-		return fmt.Errorf("train: checkpoint: %w", err)
+	for _, name := range w.Layout.Names() {
+		p, _ := w.Layout.Find(name)
+		err := s.of(w).Lend(name, func(data []float32) error {
+			copy(to.Data[p.Offset:], data)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("train: checkpoint: %w", err)
+		}
 	}
+	s.drop(w)
 	return nil
 }
 
-// drop gives back what fetch took.
+// drop gives back the pages of the host's memory that two tensors share.
 func (s Snapshot) drop(w *models.Weights) {
 	if s.Device != nil {
 		s.Device.Drop(w, 0, len(w.Data))
 	}
 }
 
-// fetchTo copies the elements of w on the device to copies of its layout. Apart from the
-// copy, the host holds one tensor at a time.
-func (s Snapshot) fetchTo(to, w *models.Weights) error {
-	for _, name := range w.Layout.Names() {
-		p, _ := w.Layout.Find(name)
-		end := p.Offset + p.Size
-		if err := s.Device.Fetch(w, p.Offset, end); err != nil {
-			return fmt.Errorf("train: checkpoint: %w", err)
-		}
-		copy(to.Data[p.Offset:end], w.Data[p.Offset:end])
-		s.Device.Drop(w, p.Offset, end)
-	}
-	s.drop(w) // the pages that two tensors share
-	return nil
-}
-
 // write makes dir a checkpoint: a Hugging Face folder whose state/ holds what resuming
 // needs. It appears completely or not at all. An existing checkpoint stays until then.
 func (s Snapshot) write(dir string) error {
-	if err := s.fetch(s.Weights); err != nil {
+	defer s.drop(s.Weights)
+	dtype, err := s.folderType()
+	if err != nil {
 		return err
 	}
-	defer s.drop(s.Weights)
-	dtype := s.folderType()
 	save := func(dir string) error {
-		return s.SaveModel(dir, s.Weights, dtype, func(d *files.Draft) error { return s.writeState(d, dtype) })
+		return s.SaveModel(dir, s.of(s.Weights), dtype, func(d *files.Draft) error { return s.writeState(d, dtype) })
 	}
 	if !exists(dir) {
 		return save(dir)
@@ -126,7 +155,7 @@ func hidden(dir, suffix string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+suffix)
 }
 
-// writeState fills state/ of the checkpoint that is being written, with the list of sums last. The host has one part of a device's state at a time.
+// writeState fills state/ of the checkpoint that is being written, with the list of sums last.
 func (s Snapshot) writeState(d *files.Draft, dtype models.DType) error {
 	if err := s.State.write(d.WriteFile); err != nil {
 		return err
@@ -147,16 +176,13 @@ func (s Snapshot) writeState(d *files.Draft, dtype models.DType) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Optimizer)) {
 		w := s.Optimizer[name]
-		if err := s.fetch(w); err != nil {
-			return err
-		}
-		if err := models.WriteSafetensors(d.WriteFile, optimizerFile("", name), models.F32, w.Tensors(), nil); err != nil {
+		if err := models.WriteSafetensors(d.WriteFile, optimizerFile("", name), models.F32, s.of(w).Tensors(), nil); err != nil {
 			return err
 		}
 		s.drop(w)
 	}
 	if dtype != models.F32 {
-		if err := models.WriteSafetensors(d.WriteFile, filepath.Join(stateDir, exactWeights), models.F32, s.Weights.Tensors(), nil); err != nil {
+		if err := models.WriteSafetensors(d.WriteFile, filepath.Join(stateDir, exactWeights), models.F32, s.of(s.Weights).Tensors(), nil); err != nil {
 			return err
 		}
 	}

@@ -140,3 +140,25 @@ void onering_tiles(const tile_step *steps, size_t count, float *const *at, size_
 	}
 	restore(state);
 }
+
+// Loops of a constant length are what compilers vectorize without being asked.
+#define BLOCKS(...) \
+	size_t i = 0; \
+	for (; i + tile_elements <= n; i += tile_elements) \
+		for (size_t k = i; k < i + tile_elements; k++) {__VA_ARGS__} \
+	for (size_t k = i; k < n; k++) {__VA_ARGS__}
+typedef uint32_t __attribute__((may_alias)) bits;
+
+void onering_split(uint16_t *restrict high, uint16_t *restrict low, const float *restrict x, size_t n) {
+	const bits *from = (const void *)x;
+	BLOCKS(
+		uint32_t b = from[k], rounded = (b + 0x7fff + (b >> 16 & 1)) >> 16, nan = b >> 16 | (b & 0x7f0000 ? 0 : 0x40);
+		uint32_t up = (b & 0x1ffff) == 0x18000; /* halfway to the even number above */
+		high[k] = (uint16_t)((b & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+		low[k] = (uint16_t)(b + up);)
+}
+
+void onering_join(float *restrict x, const uint16_t *restrict high, const uint16_t *restrict low, size_t n) {
+	bits *to = (void *)x;
+	BLOCKS(to[k] = ((uint32_t)high[k] - (low[k] > 0x8000)) << 16 | low[k];)
+}

@@ -3,6 +3,7 @@
 #define ONERING_TILES_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum { tile_mul, tile_add, tile_sub, tile_div, tile_sqrt, tile_sign };
 
@@ -22,6 +23,10 @@ void onering_tiles(const tile_step *steps, size_t count, float *const *at, size_
 // onering_tiles_one_loop tells whether onering_tiles runs the steps in one loop on this
 // processor, without results in memory.
 int onering_tiles_one_loop(const tile_step *steps, size_t count, size_t given);
+
+// onering_split and onering_join convert n numbers between float32 and halves (see halves.go).
+void onering_split(uint16_t *high, uint16_t *low, const float *x, size_t n);
+void onering_join(float *x, const uint16_t *high, const uint16_t *low, size_t n);
 
 enum { tile_elements = 256, tile_arrays = 32 };
 
