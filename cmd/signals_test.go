@@ -142,7 +142,8 @@ func TestClosedPipes(t *testing.T) {
 		}
 		c.Stdout, c.Stderr = write, write
 		if err := c.Run(); err != nil {
-			t.Errorf("the run ended with %v after %d steps", err, steps(dir))
+			log, failed := os.ReadFile(filepath.Join(dir, "log.txt"))
+			t.Errorf("the run ended with %v after %d steps; its log (%v): %s", err, steps(dir), failed, log)
 		}
 		if saved := lastState(t, dir); saved.Step != steps(dir) || saved.Step == 0 {
 			t.Errorf("the checkpoint is of step %d, metrics.jsonl has %d", saved.Step, steps(dir))

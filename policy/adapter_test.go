@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -137,5 +139,40 @@ func TestSampledHasNoAdapters(t *testing.T) {
 	defer p.Close()
 	if _, err := p.WithAdapter(adapter); err == nil || !strings.Contains(err.Error(), "head is held in fewer bits") {
 		t.Errorf("an adapter beside a held head: %v", err)
+	}
+}
+
+// An adapter that is loaded after the weights have moved is compared with all of them, also where a
+// CPU in bfloat16 holds them in halves.
+func TestLateAdapterBesideHalves(t *testing.T) {
+	for _, d := range []string{"float32", "bfloat16"} {
+		model, adapter := talkerFolder(t, "{}")
+		env := runtimetest.Test(t)
+		p, err := Open(env, Options{Path: model, DType: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		state := func(digest string) {
+			if err := errors.Join(os.MkdirAll(filepath.Join(adapter, "state"), 0o755),
+				os.WriteFile(filepath.Join(adapter, "state", "state.json"), fmt.Appendf(nil, `{"base": {"model": "m", "digest": %q}}`, digest), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		state(p.Weights.Checksum())
+		decoder, err := env.NewDecoder(p.Ring, 1, 16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer decoder.Close()
+		with, err := p.WithAdapter(adapter)
+		if err != nil {
+			t.Fatalf("%s: %v", d, err)
+		}
+		with.Close()
+		state("crc32c:1")
+		if _, err := p.WithAdapter(adapter); err == nil || !strings.Contains(err.Error(), "name the model") {
+			t.Errorf("%s: another base: %v", d, err)
+		}
 	}
 }

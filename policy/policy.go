@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"onering/data"
 	"onering/internal/files"
@@ -220,7 +221,7 @@ func (p *Policy) LoadAdapter(dir string) error {
 	if err != nil {
 		return err
 	}
-	if p.base, err = trainedBeside(p.Weights, dir, p.Dir); err != nil {
+	if p.base, err = trainedBeside(p.Weights, p.Env, dir, p.Dir); err != nil {
 		return err
 	}
 	t, err := adapterTokenizer(dir, p.Dir)
@@ -237,15 +238,24 @@ func (p *Policy) LoadAdapter(dir string) error {
 	return p.adapt(a, w)
 }
 
+// digesting is held while weights that a device has, or halves, are fetched to the host for a checksum.
+var digesting sync.Mutex
+
 // trainedBeside returns the base that an adapter's folder states, nil if it states none.
-// It refuses a base other than w, the weights of the folder model.
-func trainedBeside(w *models.Weights, dir, model string) (*lora.Base, error) {
+// It refuses a base other than w, the weights of the folder model, wherever env has them.
+func trainedBeside(w *models.Weights, env *runtime.Env, dir, model string) (*lora.Base, error) {
 	base, err := lora.ReadBase(dir)
 	if err != nil || base == nil {
 		return nil, err
 	}
+	digesting.Lock()
+	err = env.Download(w)
 	is := w.Checksum()
+	env.Forget(w)
+	digesting.Unlock()
 	switch {
+	case err != nil:
+		return nil, err
 	case base.Digest == is:
 		return base, nil
 	case base.HeldAs != heldAs(w):
@@ -456,7 +466,7 @@ func (p *Policy) MaxTokens(want int) int {
 
 // Fingerprint returns a checksum over all weights, including the adapter's.
 func (p *Policy) Fingerprint() string {
-	text := p.Weights.Checksum()
+	text := p.Weights.Checksum() // the ring has not moved yet
 	if p.Adapter != nil {
 		text += " with adapter " + p.Ring.Adapter.Checksum()
 	}

@@ -209,7 +209,7 @@ func (e *Env) holdAll(w *models.Weights) (*arena, error) {
 
 // fill copies the elements from the host and makes the Values of the tensors.
 func (a *arena) fill() error {
-	if err := a.upload(); err != nil {
+	if err := a.upload(true); err != nil {
 		return err
 	}
 	return a.makeValues()
@@ -227,7 +227,7 @@ func (a *arena) makeValues() error {
 	if err := a.makeHeld(names); err != nil {
 		return err
 	}
-	for _, b := range append(a.whole(), a.copy) {
+	for _, b := range append(whole(a.blocks), a.copy) {
 		for _, name := range names {
 			p, _ := l.Find(name)
 			if x := (piece{p.Offset, p.Offset + p.Size}); b.and(x) != x || a.values[b.dtype][name] != nil {
@@ -285,9 +285,9 @@ func (e *Env) arenaOf(w *models.Weights) *arena {
 	return hostArena(w)
 }
 
-// whole returns the blocks without those of lower halves.
-func (a *arena) whole() []block {
-	return slices.DeleteFunc(slices.Clone(a.blocks), func(b block) bool { return b.dtype != models.F32 })
+// whole returns blocks without those of lower halves.
+func whole(blocks []block) []block {
+	return slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return b.dtype != models.F32 })
 }
 
 // pieces returns the elements of some blocks that are in a memory; nil means any.
@@ -335,7 +335,7 @@ func (a *arena) viewIn(d models.DType, first int, shape ...int64) (*Value, error
 
 // OnHost reports whether the host has all elements of w all the time: Download copies nothing.
 func (e *Env) OnHost(w *models.Weights) bool {
-	return len(piece{0, len(w.Data)}.without(pieces(e.arenaOf(w).whole(), host))) == 0
+	return len(piece{0, len(w.Data)}.without(pieces(whole(e.arenaOf(w).blocks), host))) == 0
 }
 
 // Download copies from the device to the host: the weights of a Ring, the gradients of a
@@ -362,16 +362,31 @@ func (e *Env) Download(w ...*models.Weights) error {
 // host must have. On the CPU only copies and halves have to be made again.
 func (e *Env) Upload(w ...*models.Weights) error {
 	for _, w := range w {
-		if err := e.arenaOf(w).upload(); err != nil {
+		if err := e.arenaOf(w).upload(false); err != nil {
 			return copying("to", err)
 		}
 	}
 	return nil
 }
 
-// upload copies the host's elements to the blocks and to the copy.
-func (a *arena) upload() error {
-	return cmp.Or(a.move(piece{0, len(a.weights.Data)}, false), a.copy.move(a.weights, a.copy.piece, false))
+// upload copies the host's elements to the blocks and to the copy. With drop it gives the host's memory of
+// halves back bit by bit, so that they never take both at once.
+func (a *arena) upload(drop bool) error {
+	var halves []piece
+	for _, b := range a.blocks {
+		if b.dtype != models.F32 {
+			a.moveHalves(b, b.piece, false, drop)
+			halves = append(halves, b.piece)
+		} else if err := b.move(a.weights, b.piece, false); err != nil {
+			return err
+		}
+	}
+	for _, p := range a.copy.without(halves) {
+		if err := a.copy.move(a.weights, p, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DownloadPart is Download for the elements from (included) to to (excluded), except
@@ -390,7 +405,7 @@ func (a *arena) move(p piece, down bool) error {
 	for _, b := range a.blocks {
 		x := b.and(p)
 		if b.dtype != models.F32 {
-			a.moveHalves(b, x, down)
+			a.moveHalves(b, x, down, false)
 		} else if err := b.move(a.weights, x, down); err != nil {
 			return err
 		}
@@ -398,8 +413,8 @@ func (a *arena) move(p piece, down bool) error {
 	return nil
 }
 
-// moveHalves is move for elements of a block of lower halves.
-func (a *arena) moveHalves(b block, p piece, down bool) {
+// moveHalves is move for elements of a block of lower halves; with drop it then gives the host's memory of them back.
+func (a *arena) moveHalves(b block, p piece, down, drop bool) {
 	models.AtOnce(a.env.Threads(), (p.size()+roundAtOnce-1)/roundAtOnce, func(i int) {
 		x := p.and(piece{p.from + i*roundAtOnce, p.from + (i+1)*roundAtOnce})
 		data, halves := a.weights.Data[x.from:x.to], tiles.HalvesAt(a.copy.address(x.from), b.address(x.from), x.size())
@@ -407,6 +422,9 @@ func (a *arena) moveHalves(b block, p piece, down bool) {
 			halves.Join(data)
 		} else {
 			halves.Split(data)
+		}
+		if drop {
+			a.weights.ForgetPart(x.from, x.to)
 		}
 	})
 }
@@ -428,7 +446,7 @@ func (e *Env) Forget(w ...*models.Weights) {
 
 // ForgetPart is Forget for the elements from (included) to to (excluded).
 func (e *Env) ForgetPart(w *models.Weights, from, to int) {
-	for _, p := range (piece{from, to}).without(pieces(e.arenaOf(w).whole(), host)) {
+	for _, p := range (piece{from, to}).without(pieces(whole(e.arenaOf(w).blocks), host)) {
 		w.ForgetPart(p.from, p.to)
 	}
 }
@@ -489,7 +507,8 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload
 		weights, fewer = weights-int64(end-held), fewer+int64(models.NarrowBytes(compute.Base, end-held))
 	}
 	need := Need{What: "weights", Device: 4 * weights}
-	divided, halves := parts > 1 && arch.AdapterLayout() == nil, compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16
+	alone := arch.AdapterLayout() == nil
+	divided, halves := alone && parts > 1, alone && compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16
 	if !compute.Narrow() && (halves || divided || offload == OffloadAll) {
 		var masters int64 // bytes of the matrices of which Programs read a copy
 		for _, p := range matrices(arch.Layout(), from, to) {

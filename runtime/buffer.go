@@ -220,8 +220,7 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 var outgrown atomic.Int64
 
 // collect counts bytes that a buffer has outgrown, and has Go collect them once they are many:
-// by itself the collector waits until there are as many as all other bytes, weights included.
-// It takes a few milliseconds, as it does not look into memory of numbers.
+// by itself the collector waits until there are as many as those of all buffers.
 func collect(bytes int) {
 	const many = 64 << 20
 	if outgrown.Add(int64(bytes)) > many {

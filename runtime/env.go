@@ -32,11 +32,11 @@
 // Env.arenas finds the arena of a Weights for Upload, Download and Forget.
 //
 // Elements in blocks are the masters: float32, read and written by updates. All ranks and
-// all Programs have those of vectors, the embedding and the head. Where Programs read
-// matrices from the copy, their masters may lie on the host (Offload), on the rank
+// all Programs have those of vectors, and of the embedding and the head unless the copy has
+// these, too. Where Programs read matrices from the copy, their masters may lie on the host (Offload), on the rank
 // that updates them alone (Divide; shares says which rank owns which piece), or nowhere, as
-// with a frozen base in fewer bits, whose type is the copy's. On the CPU a block then has the
-// lower halves of masters, of which the copy is the upper ones (tiles.Halves). So the type that
+// with a frozen base in fewer bits, whose type is the copy's. On the CPU, without an adapter, a
+// block has the lower halves of masters, of which the copy is the upper ones (tiles.Halves). So the type that
 // Programs read is the arena's business, and that of their ports.
 //
 // A buffer is memory of one type that grows: activations, the state of the sequences that a

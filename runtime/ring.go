@@ -12,9 +12,9 @@ import (
 // reaches the sampler at once without a copy.
 //
 // If the model computes in 16 bits, the ring also has the layers' weights rounded to
-// 16 bits. All sessions read these; the optimizer writes both. On the CPU the ring has of
-// the matrices that nothing reads in float32 the lower 16 bits beside the rounded ones, and
-// not the float32 itself: together they are it (see tiles.Halves).
+// 16 bits. All sessions read these; the optimizer writes both. On the CPU a ring without an
+// adapter has of these the lower 16 bits beside the rounded ones, and not the float32 itself:
+// together they are it (see tiles.Halves).
 type Ring struct {
 	Arch    models.Architecture
 	Weights *models.Weights
@@ -158,7 +158,7 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	}
 	mastered := blocksIn(masters, in)
 	for i := range mastered {
-		if e.memory.Aliases() && copied.dtype == models.BF16 {
+		if e.memory.Aliases() && copied.dtype == models.BF16 && r.Adapter == nil {
 			mastered[i].dtype = copied.dtype // halves
 		}
 	}

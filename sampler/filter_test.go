@@ -71,13 +71,13 @@ func kept(s Sampling, all []Candidate) (ids []int32, margin float64) {
 		}
 	}
 	if s.MinP > 0 {
-		least := math.Exp(float64(list[0].LogProb)) * s.MinP
+		first := list[0].LogProb
 		list = slices.DeleteFunc(list, func(c Candidate) bool {
-			p := math.Exp(float64(c.LogProb))
-			if p != math.Exp(float64(list[0].LogProb)) {
-				margin = min(margin, math.Abs(p/least-1))
+			below := float64(first) + math.Log(s.MinP) - float64(c.LogProb)
+			if c.LogProb != first {
+				margin = min(margin, math.Abs(below))
 			}
-			return p < least
+			return below > 0
 		})
 	}
 	for _, c := range list {

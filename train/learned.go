@@ -86,6 +86,19 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	return nil
 }
 
+// Written returns the trained weights for a writer of tensors. All ranks call it, since those that keep parts send
+// them to the first; an error concerns this rank only.
+func (l Learned) Written() (*models.Weights, error) {
+	w := l.Policy.Ring.Trained()
+	switch {
+	case l.Stepper.Optimizer().Buckets() != nil:
+		return w, l.Stepper.Collect(false)
+	case l.Policy.Env.OnHost(w):
+		return w, nil
+	}
+	return rundir.Lent(w, device{l.Policy.Env}), nil
+}
+
 // A device is the source of weights and state for a Snapshot: an Env.
 type device struct{ env *runtime.Env }
 

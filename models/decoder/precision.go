@@ -22,8 +22,8 @@ import (
 // of float32 for the CUDA provider (see cuda.go). The ports of the other Programs
 // say which weights they take in 16 bits.
 //
-// Every weight is held in float32: the optimizer reads and writes it there, and
-// the graphs read the embedding, the head and the norms there. The layers are
+// For a GPU every weight is held in float32: the optimizer reads and writes it there,
+// and the graphs read the embedding, the head and the norms there. The layers are
 // held a second time, rounded to 16 bits: the optimizer's step writes this copy
 // beside each float32 slice that it updates (see Copied). A single copy in 16
 // bits could not learn: a step changes a weight by about 1e-6 of itself, and

@@ -11,8 +11,9 @@ import (
 
 // microBatches cuts the sequences of a batch whose indexes are in own into micro-batches
 // of at most limit tokens, counting a prefix once for each of its sequences. If apart is
-// not 0, a micro-batch also has at most apart tokens, counting a prefix once, and as few more
-// than others as their number allows. A longer sequence gets a micro-batch alone. A micro-batch has only live sequences or none, so
+// not 0, a micro-batch also has at most apart tokens, counting a prefix once, and the largest has
+// as few as their number allows, unless more prefixes were computed twice. A longer sequence gets a
+// micro-batch alone. A micro-batch has only live sequences or none, so
 // the others cost no backward pass (live nil means that all are live). Sequences with one
 // prefix are adjacent, so that a pass computes the prefix once. Each kind is sorted by the
 // longest sequence with the same prefix and then by its own length, longest first:
@@ -31,7 +32,7 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 		x, y := groups[a], groups[b]
 		return cmp.Or(cmp.Compare(y.longest, x.longest), cmp.Compare(x.first, y.first), cmp.Compare(len(sequences[b].Tokens), len(sequences[a].Tokens)))
 	})
-	cut := func(apart int) (out [][]int) {
+	cut := func(apart int) (out [][]int, total int) {
 		sum, packed := 0, 0
 		for i, s := range order {
 			n := len(sequences[s].Tokens)
@@ -44,14 +45,19 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 				adds = n
 			}
 			out[len(out)-1] = append(out[len(out)-1], s)
-			sum, packed = sum+n, packed+adds
+			sum, packed, total = sum+n, packed+adds, total+adds
 		}
-		return out
+		return out, total
 	}
-	out := cut(apart)
+	out, total := cut(apart)
 	if apart > 0 && len(out) > 1 {
-		least := sort.Search(apart-1, func(n int) bool { return len(cut(n+1)) <= len(out) })
-		out = cut(least + 1)
+		least := sort.Search(apart-1, func(n int) bool {
+			more, _ := cut(n + 1)
+			return len(more) <= len(out)
+		})
+		if even, all := cut(least + 1); all <= total {
+			out = even
+		}
 	}
 	return out
 }

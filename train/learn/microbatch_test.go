@@ -3,6 +3,7 @@ package learn
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"onering/runtime"
@@ -55,6 +56,25 @@ func TestMicroBatchesByPrompt(t *testing.T) {
 		if got := fmt.Sprint(microBatches(sequences, tt.live, []int{0, 1, 2, 3, 4, 5}, tt.limit, tt.alone)); got != tt.want {
 			t.Errorf("at most %d tokens, alone %d, live %v: %s, want %s", tt.limit, tt.alone, tt.live, got, tt.want)
 		}
+	}
+}
+
+// Micro-batches of equal length compute no prefix more often than others: cut evenly, these of 3
+// prompts of 2,000 tokens with 8 responses of 100 each would take 10,400 tokens in place of 8,400.
+func TestMicroBatchesKeepPrompts(t *testing.T) {
+	var sequences []runtime.Sequence
+	var own []int
+	for i := range 24 {
+		prompt := make([]int32, 2000)
+		prompt[0] = int32(i / 8)
+		sequences, own = append(sequences, runtime.NewSequence(prompt, make([]int32, 100))), append(own, i)
+	}
+	var sizes []int
+	for _, group := range microBatches(sequences, nil, own, 1e9, 6000) {
+		sizes = append(sizes, len(group))
+	}
+	if !slices.Equal(sizes, []int{16, 8}) {
+		t.Errorf("micro-batches of %v responses", sizes)
 	}
 }
 

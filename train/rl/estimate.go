@@ -43,8 +43,7 @@ type MemoryEstimate struct {
 	Available int64 `json:"available"`
 	// Copy is the host's additional memory for writing checkpoints in the background, if
 	// there is enough. With a GPU it replaces Saving, the memory for reading back during
-	// writing: the weights, and the moments one after the other, or all at once if
-	// several ranks share them.
+	// writing: the largest tensor, or all weights and moments if several ranks share them.
 	Copy   int64 `json:"checkpoint_copy"`
 	Saving int64 `json:"checkpoint_on_host,omitempty"`
 	// Plans say how the run would go on GPUs.
@@ -105,6 +104,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: c.provider().Taken()})
 	theirs := func(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
 	e.Gathered, e.Copy = theirs(all, moments)+theirs(whole[0], ring[0]), weights+all.Device+all.Host
+	e.Gathered += s.joined(weights-whole[0].Device, theirs(whole[0], ring[0]), e.Ranks > 1 && shard && !c.onGPU())
 	if c.Model.ReferenceUpdate != 0 {
 		e.Copy += weights // a checkpoint has the reference
 	}
@@ -133,16 +133,25 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	return e, nil
 }
 
+// joined returns what the first rank takes for float32 weights, of which ranks hold so many bytes less in
+// halves, beyond those that are of others.
+func (s sized) joined(halved, theirs int64, sharded bool) int64 {
+	if !sharded || s.AdapterLayout() != nil || halved <= 0 {
+		return 0
+	}
+	return 2*halved - theirs
+}
+
 // readBack adds the host's memory for weights and moments of a GPU in a checkpoint.
 func (e *MemoryEstimate) readBack(weights, moments int64, trained *models.Layout) {
-	e.Saving = weights + min(4*int64(trained.Size), moments)
 	if e.Gathered > 0 {
 		e.Saving = weights + moments
 		e.Copy += e.Saving + e.Gathered // the copy holds both
 		return
 	}
 	_, largest := trained.Largest()
-	e.Copy += 4 * int64(largest)
+	e.Saving = 4 * int64(largest)
+	e.Copy += e.Saving
 }
 
 // architecture returns the architecture of a run of c, and its type of computation.

@@ -79,13 +79,18 @@ func (s Snapshot) folderType() (models.DType, error) {
 	return d, nil
 }
 
-// of returns w, whose tensors come from the device, if there is one, as they are read: the host has one at a time.
+// of returns w as it is written.
 func (s Snapshot) of(w *models.Weights) *models.Weights {
 	if s.Device == nil {
 		return w
 	}
+	return Lent(w, s.Device)
+}
+
+// Lent returns w with tensors that come from a device as they are read: the host has one at a time.
+func Lent(w *models.Weights, from device) *models.Weights {
 	lent := *w
-	lent.Source = heldBy{s.Device, w}
+	lent.Source = heldBy{from, w}
 	return &lent
 }
 

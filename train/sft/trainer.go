@@ -426,14 +426,14 @@ func (c Config) Finished() bool {
 // before its end, there is no config and the run is resumed from its checkpoint.
 func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: at}
-	if err := errors.Join(t.run.Wait(), t.run.Stepper.Collect(false)); err != nil {
+	trained, err := t.run.Written()
+	if err = errors.Join(t.run.Wait(), err); err != nil {
 		return done, err
 	}
 	t.finished = true
 	if t.run.Folder == nil {
 		return done, nil
 	}
-	trained := t.run.Policy.Ring.Trained()
 	dir := t.Config.Output.Dir
 	whole := filepath.Join(dir, ".model.tmp-whole") // a name that opening the folder removes
 	if err := os.RemoveAll(whole); err != nil {
