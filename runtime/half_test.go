@@ -320,17 +320,25 @@ func TestOffloadOnGPU(t *testing.T) {
 	}
 }
 
-// Optimizers that each own a part update as a single optimizer does, with all state on the
-// host: each locks only its part, and other parts may be forgotten and overwritten there.
+// Optimizers that each own a part update as a single optimizer does: with all state on the host, of
+// which each locks only its part, and other parts may be forgotten and overwritten there; and on a CPU
+// in bfloat16, which holds the float32 weights of its part in halves.
 func TestOffloadParts(t *testing.T) {
-	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
+	env := runtimetest.Test(t)
+	testParts(t, runtime.OpenStandIn(t, env, "stand-in-cuda"), models.F16, runtime.OffloadAll)
+	if env.Device() == "cpu" {
+		testParts(t, env, models.BF16, runtime.OffloadNone)
+	}
+}
+
+func testParts(t *testing.T, env *runtime.Env, compute models.DType, offload runtime.Offload) {
 	c := halfModel()
-	c.Type = models.F16
+	c.Type = compute
 	var want, joined []float32
 	for part, parts := range []int{1, 3, 3, 3} {
 		w, ring := madeUpRing(t, c, 3)
 		if part > 0 {
-			ring.Offload = runtime.OffloadAll
+			ring.Offload = offload
 		}
 		check(t, ring.Divide(max(0, part-1), parts, 1000))
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
@@ -360,7 +368,7 @@ func TestOffloadParts(t *testing.T) {
 		o.Close()
 	}
 	if !slices.Equal(joined, want) {
-		t.Error("the parts differ from the whole")
+		t.Errorf("%v: the parts differ from the whole", compute)
 	}
 }
 

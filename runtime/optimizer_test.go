@@ -240,7 +240,7 @@ func TestHalvesUpdateAsFloat32(t *testing.T) {
 	var optimizers [2]*runtime.Optimizer
 	for i, compute := range []models.DType{models.F32, models.BF16} {
 		c := halfModel()
-		c.Type = compute
+		c.Type, c.Vocab = compute, 1000 // so that the embedding is put together in several portions
 		w, ring := madeUpRing(t, c, 3)
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
 		check(t, err)
