@@ -148,8 +148,8 @@ func TestCalled(t *testing.T) {
 
 // TestCase: a name or a choice in another case is answered with the right one.
 func TestCase(t *testing.T) {
-	for word, want := range map[string]string{"GRPO": "grpo", "Grpo": "grpo", "AdamW": "adamw", "FLOAT32": "float32", "Ada": "adamw"} {
-		if got, _ := closest(word, []string{"dapo", "grpo", "adamw", "float32"}); got != want {
+	for word, want := range map[string]string{"GRPO": "grpo", "Grpo": "grpo", "AdamW": "adamw", "FLOAT32": "float32", "Ada": "adamw", "cau": "CausalLM"} {
+		if got, _ := closest(word, []string{"dapo", "grpo", "adamw", "float32", "CausalLM"}); got != want {
 			t.Errorf("%s: %q, want %q", word, got, want)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 // closest returns the candidate that word is probably a misspelling of: the one
 // with the smallest edit distance, if at most a third of the letters differ, or
-// else the first one that begins with word. Case makes no difference.
+// else the first one that begins with word, of three letters or more. Case makes no difference.
 func closest(word string, candidates []string) (string, bool) {
 	best, found := "", false
 	word = strings.ToLower(word)
@@ -18,7 +18,7 @@ func closest(word string, candidates []string) (string, bool) {
 		}
 	}
 	for _, c := range candidates {
-		if !found && len(word) >= 3 && strings.HasPrefix(c, word) {
+		if !found && len(word) >= 3 && strings.HasPrefix(strings.ToLower(c), word) {
 			return c, true
 		}
 	}

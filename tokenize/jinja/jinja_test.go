@@ -95,6 +95,8 @@ func TestErrors(t *testing.T) {
 		"{% macro f() %}{% if caller %}{% endif %}{% endmacro %}":           "caller in a macro is not supported",
 		"{{ '\\N{BULLET}' }}":                                               "\\N",
 		"{{ '{:>5}'.format(1) }}":                                           "line 1: the format has a single",
+		"{{ 'a'.endswith() }}":                                              "line 1: endswith is missing the argument",
+		"{{ 'a'.rstrip(1, 2) }}":                                            "line 1: rstrip takes at most 1",
 		"{{ 'a'.splitlines(true) }}":                                        "keepends is not supported",
 		"a\n{# b":                                                           "line 2: a comment",
 		"\n{%- raw -%}{{ x }}{% endraw %}":                                  "line 2: raw is not supported",

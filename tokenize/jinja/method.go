@@ -16,8 +16,8 @@ var textMethods map[string]method
 func init() {
 	textMethods = map[string]method{
 		"upper": onText(upper), "lower": onText(lower), "capitalize": onText(titleWord), "title": onText(titleCase),
-		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
-		"split": split, "replace": replaceMethod, "startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
+		"strip": strip("strip", strings.TrimFunc), "lstrip": strip("lstrip", strings.TrimLeftFunc), "rstrip": strip("rstrip", strings.TrimRightFunc),
+		"split": split, "replace": replaceMethod, "startswith": affix("startswith", strings.HasPrefix), "endswith": affix("endswith", strings.HasSuffix),
 	}
 	for _, name := range strings.Fields("casefold center encode expandtabs format_map isidentifier isprintable " +
 		"istitle ljust maketrans rjust swapcase translate zfill") {
@@ -63,9 +63,9 @@ func titleCase(s string) string { return cased.ReplaceAllStringFunc(s, titleWord
 
 // strip is str.strip, lstrip or rstrip by what trim does: it removes white space, or the characters of its
 // argument.
-func strip(trim func(string, func(rune) bool) string) method {
+func strip(name string, trim func(string, func(rune) bool) string) method {
 	return func(r *run, of Value, a arguments) Value {
-		v := a.bind(r, "strip", 0, "chars")[0]
+		v := a.bind(r, name, 0, "chars")[0]
 		s := r.str(of)
 		if !given(v) {
 			return like(of, trim(s, IsSpace))
@@ -139,9 +139,10 @@ func replaceMethod(r *run, of Value, a arguments) Value {
 	return like(of, r.replace(r.str(of), r.textOr(v[0], ""), r.textOr(v[1], ""), r.intOr(v[2], -1)))
 }
 
-func affix(has func(s, part string) bool) method {
+// affix makes startswith or endswith: as in Python, the prefix may be a tuple of choices.
+func affix(name string, has func(s, part string) bool) method {
 	return func(r *run, of Value, a arguments) Value {
-		v := a.bind(r, "startswith", 1, "prefix")
+		v := a.bind(r, name, 1, "prefix")
 		s := r.str(of)
 		choices, isTuple := v[0].(tuple)
 		if !isTuple {

@@ -200,6 +200,21 @@ func newWeights(t *testing.T, layout *models.Layout) *models.Weights {
 	return w
 }
 
+// TestCopies: another number of copies takes the place of those there are.
+func TestCopies(t *testing.T) {
+	layout, err := models.NewLayout([]models.Fused{models.Plain("w", 4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Saver{CheckMemory: func(int64) error { return nil }}
+	defer s.closeCopies()
+	for _, n := range []int{2, 3, 1} {
+		if err := s.makeCopies(layout, n); err != nil || len(s.copies) != n {
+			t.Fatalf("%d copies, %v, want %d", len(s.copies), err, n)
+		}
+	}
+}
+
 // TestSaverOfDevice: weights and state on a device are written as if the host had them.
 // The host has one tensor of them at once, beside the copies of a checkpoint written during
 // training.

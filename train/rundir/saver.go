@@ -135,11 +135,12 @@ func (s *Saver) copy(snap *Snapshot) error {
 	return nil
 }
 
-// makeCopies makes the memory for n copies of a layout.
+// makeCopies makes the memory for n copies of a layout, in place of another number of copies.
 func (s *Saver) makeCopies(l *models.Layout, n int) error {
 	if len(s.copies) == n {
 		return nil
 	}
+	s.closeCopies()
 	if err := s.CheckMemory(int64(n * 4 * l.Size)); err != nil {
 		return err
 	}
