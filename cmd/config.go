@@ -199,7 +199,8 @@ func (s *choice) environment() []string {
 	})
 }
 
-// resolve resolves the settings. If base is not nil, it makes a source that the others override.
+// resolve resolves the settings. If base is not nil, it makes a source that the others override. Settings that were typed,
+// the last source, and have no effect in this command are warned about.
 func (s *choice) resolve(c *cobra.Command, base func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
 	sources, err := s.sources(c)
 	if err != nil {

@@ -20,6 +20,7 @@ func newImport() *cobra.Command {
 	c.Args = knownCommand
 	o := importTRLOptions{Processes: 1}
 	c.AddCommand(
+		// import-trl names the help file; its first line names the command, trl. So does import-verl.
 		newCommand("import-trl", &o, func(c *cobra.Command, args []string) error {
 			return importConfig(c, args[0], func(text []byte) (*peers.Run, error) { return peers.TRL(text, o.Processes, o.Rows) })
 		}),

@@ -27,7 +27,8 @@ func isParquet(head []byte, _ string) bool {
 	return bytes.HasPrefix(head, []byte("PAR1")) || bytes.HasPrefix(head, []byte("PARE"))
 }
 
-// open reads the metadata at the end of the file, which the library does not compare with the file.
+// open opens the file. First it checks the footer itself, its length and how deep the schema nests, since the library
+// trusts both; damage there is a panic, as damagedIf makes it.
 func (p *parquetFile) open(head []byte) (*parquet.File, error) {
 	end := make([]byte, 8)
 	if _, err := p.f.ReadAt(end, max(0, p.size-8)); err != nil {

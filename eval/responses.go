@@ -455,7 +455,7 @@ func (r *Responses) Close() error {
 	f := r.file
 	r.file = nil
 	defer r.unlock()
-	err := errors.Join(files.Ask("sync", r.path), f.Sync())
+	err := errors.Join(files.FaultOf("sync", r.path), f.Sync())
 	if have, want := r.Count(); err == nil && have == want {
 		err = r.sort(f)
 	}

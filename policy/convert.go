@@ -12,8 +12,8 @@ import (
 	"onering/tokenize"
 )
 
-// Tokenizer reads the tokenizer of a model's folder. An error says what the folder holds in
-// place of a model.
+// Tokenizer reads the tokenizer of a model's folder, or of the embedded model. An error says
+// what the folder holds in place of a model.
 func Tokenizer(dir string) (*tokenize.Tokenizer, error) {
 	dir, remove, err := Unpacked(dir)
 	if err != nil {
@@ -31,7 +31,9 @@ func Tokenizer(dir string) (*tokenize.Tokenizer, error) {
 }
 
 // Merge merges an adapter into the weights of the model in the folder dir, and writes the result to
-// the folder out. Its tensors have the type element, or that of the model if element is Invalid.
+// the folder out. Its tensors have the type element, or that of the model if element is Invalid. The
+// tokenizer is the adapter's if that is complete, else the model's with the files that the adapter
+// has, such as a chat template, in place of the model's.
 func Merge(dir, adapter, out string, element models.DType) error {
 	m, base, err := models.Load(dir)
 	if err != nil {
@@ -41,14 +43,14 @@ func Merge(dir, adapter, out string, element models.DType) error {
 	if err := lora.Merge(adapter, m, base); err != nil {
 		return err
 	}
-	tokenizer, own := dir, func(d *files.Draft) error { return models.CopyTokenizer(d.WriteFile, adapter) }
+	tokenizer, fromAdapter := dir, func(d *files.Draft) error { return models.CopyTokenizer(d.WriteFile, adapter) }
 	if hasVocabulary(adapter) {
-		tokenizer, own = adapter, nil
+		tokenizer, fromAdapter = adapter, nil
 	}
 	if element == models.Invalid {
 		element = m.DType
 	}
-	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: tokenizer, Extra: own})
+	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: tokenizer, Extra: fromAdapter})
 }
 
 // Export builds the graphs of the model in the folder dir, computed as compute says on device

@@ -35,7 +35,10 @@ func (r *Run) Findings() []finding {
 	return list
 }
 
-// learningFinding compares the first and the last evaluation, and the rewards of the first and the last rounds.
+// learningFinding compares the first and the last evaluation, and the rewards of the first and the last rounds. The level is
+// good for a gain of over learned (as a share of the loss of a supervised run, else in pass@1, else in reward), else bad if
+// pass@1 fell and its confidence intervals do not meet, the reward fell by three standard errors, or the loss rose: if held
+// out, by over learned, else by three standard errors too.
 func (r *Run) learningFinding() (finding, bool) {
 	f := finding{Question: "Did it learn?", Level: "note"}
 	var parts []string
@@ -69,7 +72,7 @@ func (r *Run) learningFinding() (finding, bool) {
 		}
 	}
 	switch {
-	case gain > 0.02:
+	case gain > learned:
 		f.Level = "good"
 	case lost:
 		f.Level = "bad"
@@ -98,7 +101,7 @@ func lossParts(r *Run) (parts []string, gain float64, lost bool) {
 		for i, x := range losses[1:] {
 			squares += (x - losses[i]) * (x - losses[i])
 		}
-		lost = gain < -0.02 && last-first > surely*math.Sqrt(squares/float64(len(losses)-1)/float64(max(1, len(losses)/10)))
+		lost = gain < -learned && last-first > surely*math.Sqrt(squares/float64(len(losses)-1)/float64(max(1, len(losses)/10)))
 	}
 	switch first, last := r.Evals.First(heldOutLoss), r.Evals.Last(heldOutLoss); {
 	case math.IsNaN(first):
@@ -106,10 +109,13 @@ func lossParts(r *Run) (parts []string, gain float64, lost bool) {
 		parts = append(parts, fmt.Sprintf("held-out loss %.3f", first))
 	default:
 		parts, gain = append(parts, fmt.Sprintf("held-out loss %.3f before, %.3f after", first, last)), (first-last)/first
-		lost = gain < -0.02
+		lost = gain < -learned
 	}
 	return parts, gain, lost
 }
+
+// learned is the gain above which a run has learned; a loss whose rise is a smaller share has not risen.
+const learned = 0.02
 
 // surely is the number of standard errors of a change that is not chance.
 const surely = 3

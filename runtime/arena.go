@@ -136,8 +136,9 @@ func blocksIn(pieces []piece, m *memory) (blocks []block) {
 	return blocks
 }
 
-// hold finds places for float32 blocks of w, which are given in any order, and for the copy. Places
-// on a device have unknown content. Upload and Download find the arena afterwards.
+// hold makes the arena of w, where Upload and Download find it: it joins adjacent blocks, which are given in any order,
+// and gives each an address, in w.Data itself for float32 on the host, else in one new allocation. copied, empty if there
+// is none, is the block of the elements rounded to fewer bits; it gets an address too. Memory on a device is not initialized.
 func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, error) {
 	a := &arena{env: e, weights: w, copy: copied, read: []piece{{0, len(w.Data)}}}
 	slices.SortFunc(blocks, func(x, y block) int { return x.from - y.from })
@@ -150,7 +151,7 @@ func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, err
 	}
 	var placed []*block // those that need memory
 	for i := range a.blocks {
-		if b := &a.blocks[i]; b.memory.Aliases() && b.dtype == models.F32 {
+		if b := &a.blocks[i]; b.memory.IsHost() && b.dtype == models.F32 {
 			b.at = unsafe.Pointer(&w.Data[b.from])
 		} else {
 			placed = append(placed, b)
@@ -161,7 +162,9 @@ func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, err
 	}
 	size, offsets := 0, make([]int, len(placed))
 	for i, b := range placed {
-		size += (b.dtype.Size()*b.from - size) & 63 // so that a tensor begins on a multiple of 64 bytes, as on the host
+		// Modulo 64, an element's offset here is that from the start of the weights: tensors begin on multiples of 64 bytes,
+		// as on the host.
+		size += (b.dtype.Size()*b.from - size) & 63
 		offsets[i] = size
 		size += b.bytes()
 	}
@@ -182,7 +185,7 @@ func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, err
 // lasting allocates memory for as long as a model lives, and returns what frees it. On the host it
 // is not Go's, or Go's collector would wait until there is as much garbage as there are weights.
 func (e *Env) lasting(bytes int) (at unsafe.Pointer, free func() error, err error) {
-	if e.memory.Aliases() {
+	if e.memory.IsHost() {
 		return models.Allocate(bytes)
 	}
 	at, err = e.memory.Alloc(bytes)
@@ -192,7 +195,7 @@ func (e *Env) lasting(bytes int) (at unsafe.Pointer, free func() error, err erro
 // holdZeros is hold for pieces in one memory, whose elements are all zero.
 func (e *Env) holdZeros(w *models.Weights, in *memory, pieces []piece) (*arena, error) {
 	a, err := e.hold(w, blocksIn(pieces, in), block{})
-	if err == nil && !e.memory.Aliases() {
+	if err == nil && !e.memory.IsHost() {
 		err = a.zero()
 	}
 	return a, err

@@ -197,7 +197,7 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 	if b.at == nil || b.capacity < n {
 		small := b.bytes(b.capacity)
 		b.close()
-		if b.memory.Aliases() {
+		if b.memory.IsHost() {
 			collect(small)
 		}
 		if err := b.allocate(n + n/8); err != nil {

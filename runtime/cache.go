@@ -158,7 +158,7 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 // A copiedRow is a copy of a sequence from a row of states with room for so many tokens.
 type copiedRow struct{ to, from, tokens, room int }
 
-// runs returns the copy of one state into rows with room for so many tokens.
+// runs returns the copy of one state into rows with room for room tokens.
 func (x copiedRow) runs(s models.State, room int) Runs {
 	r := Runs{To: x.to * s.Elements(room), From: x.from * s.Elements(x.room), Width: s.Elements(0), Count: 1}
 	if s.Grows() {
@@ -168,8 +168,8 @@ func (x copiedRow) runs(s models.State, room int) Runs {
 	return r
 }
 
-// copyRows copies rows of all states to others with room for so many tokens. States of one form are copied
-// together.
+// copyRows copies rows of the cache from the buffers from to the buffers to, both one per state; a row of to has room for
+// room tokens. States of the same type and shape share a copy.
 func (c *cache) copyRows(to []*buffer, room int, from []*buffer, rows []copiedRow) error {
 	done := make([]bool, len(from))
 	for i, s := range c.geometry.States {

@@ -19,7 +19,7 @@ type prompts struct{ *Decoder }
 // own on a CPU. nil stands for a device without, and for layers without attention, whose states
 // are known only at a prompt's end.
 func (d *Decoder) PromptParts() sampler.Parts {
-	if !d.env.memory.Aliases() || slices.ContainsFunc(d.geometry.States, func(s models.State) bool { return !s.Grows() }) {
+	if !d.env.memory.IsHost() || slices.ContainsFunc(d.geometry.States, func(s models.State) bool { return !s.Grows() }) {
 		return nil
 	}
 	return prompts{d}

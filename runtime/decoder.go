@@ -45,7 +45,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	if g.MaxPositions > 0 && maxTokens > g.MaxPositions {
 		return nil, fmt.Errorf("runtime: %d tokens a sequence (prompt and response) are too many: the model's %s", maxTokens, g.Context())
 	}
-	if len(r.Weights.Data)*4 <= toyBytes && e.memory.Aliases() {
+	if len(r.Weights.Data)*4 <= toyBytes && e.memory.IsHost() {
 		e = e.lane()
 	}
 	d := &Decoder{
@@ -88,7 +88,7 @@ const (
 // Lanes returns how many parallel Decoders sample fastest in this number of slots. It
 // does not depend on the number of threads, so the bits of the samples do not either.
 func (e *Env) Lanes(r *Ring, slots int) int {
-	if len(r.Weights.Data)*4 > laneBytes || !e.memory.Aliases() {
+	if len(r.Weights.Data)*4 > laneBytes || !e.memory.IsHost() {
 		return 1
 	}
 	return max(1, slots/laneRows)
@@ -143,12 +143,12 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 // and on maxTokens, but not on what the slots hold.
 func (d *Decoder) SetInvariant(of sampler.Invariance) (alone bool) {
 	d.invariant = of != sampler.Loose
-	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && !d.direct && d.ownRows == 0 && d.env.memory.Aliases()
+	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && !d.direct && d.ownRows == 0 && d.env.memory.IsHost()
 	return d.stepsApart()
 }
 
 // wholeSteps reports whether each step computes all slots; see SetInvariant.
-func (d *Decoder) wholeSteps() bool { return d.invariant && !d.env.memory.Aliases() }
+func (d *Decoder) wholeSteps() bool { return d.invariant && !d.env.memory.IsHost() }
 
 // rows returns how many rows a step over n sequences computes. A GPU's attention
 // kernel may be compiled for each number of rows (cuDNN's is, in about 35 ms), so
@@ -410,7 +410,7 @@ func (d *Decoder) Free(slot int) { d.cache.free(slot) }
 // Release frees the cache and the room for prompts, which later prompts allocate again.
 // It does nothing while there is a sequence or a prefix.
 func (d *Decoder) Release() {
-	if d.cache.rows() > 0 || len(d.prefixes) > 0 || !d.env.memory.Aliases() {
+	if d.cache.rows() > 0 || len(d.prefixes) > 0 || !d.env.memory.IsHost() {
 		return
 	}
 	d.cache.release()

@@ -79,6 +79,8 @@ type way struct {
 	whole       bool // rows that choose by scores of the whole vocabulary
 }
 
+// wayOf returns the way of a row: with scores or filters the model returns the likeliest tokens (Candidates), and Row.Draw
+// chooses among them.
 func wayOf(r *sampler.Row) way {
 	w := way{models.Draw, r.Way.Temperature, r.Whole()}
 	switch {

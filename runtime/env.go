@@ -221,7 +221,7 @@ var rests struct {
 // their own threads. Sessions of the pool may still run, each on the calling thread.
 func (e *Env) Rest() (wake func(), err error) {
 	threads := e.Threads()
-	if threads == 1 || e.options.NoSpin || !e.memory.Aliases() {
+	if threads == 1 || e.options.NoSpin || !e.memory.IsHost() {
 		return func() {}, nil
 	}
 	rests.Lock()

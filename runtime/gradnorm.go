@@ -62,7 +62,7 @@ func (o *Optimizer) openNorm() error {
 	first, err := loadBinding(e, withScalars(p))
 	for err == nil {
 		n.bindings = append(n.bindings, first)
-		if !e.memory.Aliases() || len(n.bindings) >= min(e.Threads(), len(n.g)) {
+		if !e.memory.IsHost() || len(n.bindings) >= min(e.Threads(), len(n.g)) {
 			break
 		}
 		first, err = n.bindings[0].s.NewBinding()

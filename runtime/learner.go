@@ -264,7 +264,7 @@ func (l *Learner) ZeroGradients() { l.back.failed = l.gradients.zero() }
 // Release frees the buffers that later passes would reuse, and will allocate again; not
 // on a device, where freeing waits.
 func (l *Learner) Release() {
-	if !l.env.memory.Aliases() {
+	if !l.env.memory.IsHost() {
 		return
 	}
 	l.spare.close()

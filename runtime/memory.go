@@ -133,9 +133,9 @@ func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 	return info, nil
 }
 
-// Aliases reports whether addresses are the host's: Go code reads and writes them, and
+// IsHost reports whether addresses are the host's: Go code reads and writes them, and
 // Upload and Download copy nothing if both addresses are the same.
-func (m *memory) Aliases() bool { return m == host }
+func (m *memory) IsHost() bool { return m == host }
 
 // Check returns err, or if something failed and the device no longer answers, an error
 // that wraps ErrLost. After that, Check and all other calls return this error.
@@ -168,7 +168,7 @@ func (m *memory) try(doing string, f func() error) error {
 // Upload and Download count theirs; the caller counts those of the host's values that
 // sessions read and write. Nothing crosses on the host.
 func (m *memory) Count(up, down int) {
-	if m.Aliases() {
+	if m.IsHost() {
 		return
 	}
 	m.up.Add(int64(up))
@@ -190,7 +190,7 @@ func (m *memory) Alloc(bytes int) (at unsafe.Pointer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Aliases() {
+	if m.IsHost() {
 		return at, nil
 	}
 	m.mu.Lock()
@@ -214,7 +214,7 @@ func (m *memory) upTo(at unsafe.Pointer) int {
 func (m *memory) Free(at unsafe.Pointer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || m.Aliases() {
+	if m.closed || m.IsHost() {
 		return
 	}
 	i := m.upTo(at) - 1
@@ -229,7 +229,7 @@ func (m *memory) Free(at unsafe.Pointer) {
 func (m *memory) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || m.Aliases() {
+	if m.closed || m.IsHost() {
 		return
 	}
 	for _, a := range m.allocations {
@@ -239,10 +239,10 @@ func (m *memory) Close() {
 	m.Driver.Close()
 }
 
-// Within returns an error if bytes from at on, of which there may be none, do not lie in
-// one allocation. A tensor may begin there at any multiple of its element's size.
+// Within returns an error if bytes from at on do not lie in one allocation; bytes may be 0. The host's
+// memory is not checked. A tensor may begin there at any multiple of its element's size.
 func (m *memory) Within(at unsafe.Pointer, bytes int) error {
-	if bytes == 0 || m.Aliases() {
+	if bytes == 0 || m.IsHost() {
 		return nil
 	}
 	m.mu.Lock()
@@ -270,8 +270,10 @@ func (m *memory) within(doing string, at unsafe.Pointer, bytes int, f func() err
 	return m.try(doing, f)
 }
 
+// Upload copies bytes at from of the host to the memory, at to, and counts them, but not on the host,
+// where an address copied to itself costs nothing.
 func (m *memory) Upload(to, from unsafe.Pointer, bytes int) error {
-	if m.Aliases() && to == from {
+	if m.IsHost() && to == from {
 		return nil
 	}
 	return m.within("copying to it", to, bytes, func() error {
@@ -280,8 +282,10 @@ func (m *memory) Upload(to, from unsafe.Pointer, bytes int) error {
 	})
 }
 
+// Download copies bytes at from in the memory to the host, at to, and counts them, but not on the host,
+// where an address copied to itself costs nothing.
 func (m *memory) Download(to, from unsafe.Pointer, bytes int) error {
-	if m.Aliases() && to == from {
+	if m.IsHost() && to == from {
 		return nil
 	}
 	return m.within("copying from it", from, bytes, func() error {
@@ -358,7 +362,7 @@ func newBytes(n int) []byte {
 // used if it is large enough.
 func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 	switch {
-	case m.Aliases():
+	case m.IsHost():
 		return unsafe.Slice((*byte)(at), bytes)
 	case cap(spare) >= bytes:
 		return spare[:bytes]

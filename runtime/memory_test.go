@@ -79,7 +79,7 @@ func TestMemories(t *testing.T) {
 				t.Error(err)
 			}
 			up, down := m.Crossed()
-			if m.Aliases() && up+down != 0 || !m.Aliases() && (up != 16 || down != 2*16) {
+			if m.IsHost() && up+down != 0 || !m.IsHost() && (up != 16 || down != 2*16) {
 				t.Errorf("%d bytes crossed and %d came back, want 16 and 32", up, down)
 			}
 		})
@@ -95,7 +95,7 @@ func TestMirrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := mirror(m, at, 64, nil)
-		if same := unsafe.Pointer(&first[0]) == at; same != m.Aliases() {
+		if same := unsafe.Pointer(&first[0]) == at; same != m.IsHost() {
 			t.Errorf("%s: the host's side is the address: %t", m, same)
 		}
 		if second := mirror(m, at, 32, first); &second[0] != &first[0] || len(second) != 32 {

@@ -174,7 +174,7 @@ func (o *Optimizer) addParts() error {
 		for _, b := range weights.blocks {
 			x := b.and(piece{first, s.bounds[i+1]})
 			size := x.size()
-			if o.ring.Offload.hasMoments() && !o.env.memory.Aliases() || b.memory != o.env.memory {
+			if o.ring.Offload.hasMoments() && !o.env.memory.IsHost() || b.memory != o.env.memory {
 				size = stagedAtOnce
 			}
 			for ; x.from < x.to; x.from += size {
@@ -416,7 +416,7 @@ type update struct {
 
 // load makes the code or the session of an update.
 func (o *Optimizer) load(u *update) (err error) {
-	if o.env.memory.Aliases() {
+	if o.env.memory.IsHost() {
 		// ONNX Runtime runs Programs that are not element-wise. A copy is rounded afterwards.
 		p := u.program
 		if u.copy != models.F32 {

@@ -158,7 +158,7 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	}
 	mastered := blocksIn(masters, in)
 	for i := range mastered {
-		if e.memory.Aliases() && copied.dtype == models.BF16 && r.Adapter == nil {
+		if e.memory.IsHost() && copied.dtype == models.BF16 && r.Adapter == nil {
 			mastered[i].dtype = copied.dtype // halves
 		}
 	}

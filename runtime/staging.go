@@ -111,10 +111,10 @@ func (s *staging) kept(p part) []string {
 // stages reports whether the host holds an array of a part.
 func (s *staging) stages(p part) bool { return len(s.kept(p)) > 0 }
 
-// move begins to copy the host's arrays of a part between the host and slot i, once the
-// work recorded by the mark after is complete, and sets the mark before behind the copy.
-func (s *staging) move(stream, i int, p part, after, before int) error {
-	err := s.streams.Follow(stream, i*marksOfSlot+after)
+// move begins to copy the host's arrays of p to slot i (StreamUp) or back (StreamDown). The copy waits for the mark wait
+// of the slot and is followed by the mark done.
+func (s *staging) move(stream, i int, p part, wait, done int) error {
+	err := s.streams.Follow(stream, i*marksOfSlot+wait)
 	for _, port := range s.kept(p) {
 		v := p.values[port]
 		if err == nil {
@@ -129,7 +129,7 @@ func (s *staging) move(stream, i int, p part, after, before int) error {
 	if err != nil {
 		return err
 	}
-	return s.streams.Mark(stream, i*marksOfSlot+before)
+	return s.streams.Mark(stream, i*marksOfSlot+done)
 }
 
 // each calls run for the parts in order, with their host arrays on the device. When it

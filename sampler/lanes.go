@@ -20,7 +20,8 @@ type Lanes struct {
 // Lane is a single decoder.
 func Lane(d Decoder) Lanes { return Lanes{Decoders: []Decoder{d}, AtOnce: 1} }
 
-// Invariant returns l with an Invariant around each decoder of more than one slot, until done is called.
+// Invariant returns l with decoders that give a sequence the same bits whatever is decoded beside it, until done is
+// called. A decoder of one slot needs nothing for that.
 func (l Lanes) Invariant() (invariant Lanes, done func()) {
 	invariant = l
 	invariant.Decoders = slices.Clone(l.Decoders)

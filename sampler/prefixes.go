@@ -61,7 +61,8 @@ func (s *Scheduler) KeepPrefixes(tokens int) {
 	}
 }
 
-// computePart computes the next part of a call's prompt.
+// computePart computes the next part of a call's prompt. The first begins behind the longest beginning that a kept prefix
+// has; after the last part the call has its prefix and can be sampled.
 func (s *Scheduler) computePart(c *Call) error {
 	k := s.kept
 	if c.kept == nil {

@@ -61,10 +61,10 @@ func (s *Scheduler) Check(c *Call) error {
 	if err := c.Options.validate(); err != nil {
 		return err
 	}
-	if err := c.Request.validate(0, c.Greedy); err != nil {
+	if err := c.Request.validate(0, c.Greedy); err != nil { // 0: a call is its own only request; errors name it by number
 		return err
 	}
-	return c.fits(0, s.d.MaxTokens())
+	return c.fits(0, s.d.MaxTokens()) // 0 likewise
 }
 
 // Add queues a call.

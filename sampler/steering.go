@@ -85,8 +85,10 @@ func (q *sequence) steered(c Candidate) float32 {
 // likeliest of tokens that are not forbidden does not.
 func (r *Row) Whole() bool { return r.Score != nil && !(r.Masked && r.Way.Greedy) }
 
-// Draw sets Out to a draw as Sampling.Draw makes it, by the candidates' scores if the row
-// has some. These need the whole vocabulary, whose distribution has this entropy.
+// Draw sets Out to the row's next token, drawn as Sampling.Draw does, or by Score where the row has one. likeliest
+// descends by log-prob; all says that it is the whole vocabulary. False asks for a longer list. Score decides only which
+// token is drawn: Out has the log-prob before scoring, and entropy, that of the whole vocabulary. Only without Score, Kept
+// makes both those of what the filters keep.
 func (r *Row) Draw(likeliest []Candidate, all bool, entropy float32) (ok bool) {
 	if r.Score == nil {
 		drawn, kept, ok := r.Way.Draw(r.Uniform, likeliest, all)

@@ -48,7 +48,8 @@ func asRatio(n *latex.Node) *latex.Node {
 	return n.Args[0]
 }
 
-// sameTime reports whether two times agree; 4:30 may be 4:30 p.m.
+// sameTime reports whether two times agree; 4:30 may be 4:30 p.m. Rat is minutes after midnight, and Name "am", "pm",
+// or "" where the text does not say; from 13:00 on, it needs no p.m.
 func sameTime(g, a *latex.Node) bool {
 	if g.Rat.Cmp(a.Rat) == 0 {
 		return true

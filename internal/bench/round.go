@@ -233,14 +233,14 @@ type timedDecoder struct {
 	work    limits.Work
 }
 
-// Prefill implements sampler.Decoder.
+// Prefill implements sampler.Decoder, and adds up its seconds.
 func (d *timedDecoder) Prefill(prompts [][]int32) ([]int, error) {
 	began := time.Now()
 	defer func() { d.prefill += time.Since(began).Seconds() }()
 	return d.Decoder.Prefill(prompts)
 }
 
-// Begin implements sampler.Decoder.
+// Begin implements sampler.Decoder. It gives each row the next planned length, and sets the planned ends.
 func (d *timedDecoder) Begin(rows []sampler.Row) error {
 	for _, r := range rows {
 		d.left[r.Slot], d.length[r.Slot], d.lengths = d.lengths[0], d.prompt, d.lengths[1:]
@@ -250,7 +250,8 @@ func (d *timedDecoder) Begin(rows []sampler.Row) error {
 	return err
 }
 
-// Step implements sampler.Decoder.
+// Step implements sampler.Decoder. It also adds the FLOPs and bytes that the step should take, by the tokens that its rows
+// have with this one, and sets the planned ends.
 func (d *timedDecoder) Step(rows []sampler.Row) error {
 	cached := 0
 	for _, r := range rows {

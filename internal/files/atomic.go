@@ -28,8 +28,8 @@ import (
 // a failed write leaves half of its bytes. Set it before anything is written.
 var Fault func(op, path string) error
 
-// Ask calls Fault, if it is set, and returns its error.
-func Ask(op, path string) error {
+// FaultOf calls Fault, if it is set, and returns its error.
+func FaultOf(op, path string) error {
 	if Fault == nil {
 		return nil
 	}
@@ -50,7 +50,7 @@ type steady struct {
 const atOnce = 32 << 20
 
 func (f *steady) Write(p []byte) (n int, err error) {
-	if err := Ask("write", f.file.Name()); err != nil {
+	if err := FaultOf("write", f.file.Name()); err != nil {
 		n, _ := f.file.Write(p[:len(p)/2])
 		return n, err
 	}
@@ -153,7 +153,7 @@ func writeStream(path string, write func(io.Writer) error) error {
 // Unless synced, a power failure may lose the new content.
 func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) error) (err error) {
 	tmp := temporary(path)
-	if err := Ask("create", tmp); err != nil {
+	if err := FaultOf("create", tmp); err != nil {
 		return fmt.Errorf("files: write %s: %w", path, err)
 	}
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -178,7 +178,7 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 	}
 	if !synced {
 		startWriting(f, out.started, out.written-out.started)
-	} else if err := errors.Join(Ask("sync", tmp), f.Sync()); err != nil {
+	} else if err := errors.Join(FaultOf("sync", tmp), f.Sync()); err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
@@ -250,7 +250,7 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	}
 	removeStale(dir)
 	tmp := temporary(dir)
-	if err := Ask("mkdir", tmp); err != nil {
+	if err := FaultOf("mkdir", tmp); err != nil {
 		return fmt.Errorf("files: write folder %s: %w", dir, err)
 	}
 	if err := os.Mkdir(tmp, 0o777); err != nil {
@@ -312,7 +312,7 @@ func Rename(from, to string) error {
 }
 
 func rename(from, to string) error {
-	if err := Ask("rename", to); err != nil {
+	if err := FaultOf("rename", to); err != nil {
 		return err
 	}
 	return os.Rename(from, to)
@@ -396,7 +396,7 @@ func syncTree(root string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(Ask("sync", path), f.Sync(), f.Close())
+		return errors.Join(FaultOf("sync", path), f.Sync(), f.Close())
 	})
 }
 
@@ -410,5 +410,5 @@ func syncFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(Ask("sync", dir), f.Sync(), f.Close())
+	return errors.Join(FaultOf("sync", dir), f.Sync(), f.Close())
 }

@@ -162,12 +162,12 @@ func Sets(sets []string) (Source, error) {
 		path, text, ok := strings.Cut(set, "=")
 		section, key, dotted := strings.Cut(path, ".")
 		if !dotted {
-			section, key = "", path // the message explains it
+			section, key = "", path // the error for an unknown key says that the section is missing
 		}
 		if !ok || path == "" {
 			return nil, fmt.Errorf("--set %q: write section.key=value, such as optimizer.learning_rate=1e-6", set)
 		}
-		if strings.HasPrefix("."+key, useKey) { // reward.use.PART.KEY
+		if strings.HasPrefix("."+key, useKey) { // a section of several plug-ins has two dots: reward.use.PART.KEY
 			at := strings.LastIndexByte(path, '.')
 			section, key = path[:at], path[at+1:]
 		}

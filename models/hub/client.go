@@ -67,8 +67,8 @@ type call struct {
 	method  string
 	address *url.URL
 	header  http.Header
-	// stay returns a redirect to another host as the answer, in place of following it.
-	stay bool
+	// stopAtRedirect returns a redirect away from the endpoint as the answer, in place of following it.
+	stopAtRedirect bool
 	// seen, if not nil, is called with the header of each answer.
 	seen func(http.Header)
 
@@ -116,8 +116,8 @@ func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
 			resp.Body.Close()
 			return nil, permanent{fmt.Errorf("%s %s: %s", k.method, withoutQuery(address), wrong)}
 		}
-		if k.stay && !sameOrigin(to, c.endpoint) {
-			return resp, nil
+		if k.stopAtRedirect && !sameOrigin(to, c.endpoint) {
+			return resp, nil // the caller wants the redirect itself
 		}
 		resp.Body.Close()
 		address = to
@@ -382,7 +382,7 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 	parts := append(r.address(), "resolve", commit)
 	f := remote{name: name, at: c.at(append(parts, strings.Split(name, "/")...)...), size: -1}
 	var linked, etag, linkedSize string // taken from the first answer that has each
-	resp, err := c.request(ctx, r, name, call{method: http.MethodHead, address: f.at, stay: true, seen: func(h http.Header) {
+	resp, err := c.request(ctx, r, name, call{method: http.MethodHead, address: f.at, stopAtRedirect: true, seen: func(h http.Header) {
 		linked, etag = cmp.Or(linked, h.Get("X-Linked-Etag")), cmp.Or(etag, h.Get("Etag"))
 		linkedSize = cmp.Or(linkedSize, h.Get("X-Linked-Size"))
 	}})

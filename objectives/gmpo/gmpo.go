@@ -49,16 +49,18 @@ func (o *gmpo) logRatio(z, g []float64) float64 {
 	return sum
 }
 
-// Loss implements objectives.Objective; nothing is detached.
+// Loss implements objectives.Objective. A response's ratio is exp of the mean of its clipped log-ratios; norm sum takes their
+// sum, and count-times multiplies that ratio by their number. Nothing is detached, so the second batch, from which detached
+// quantities come, is not used.
 func (o *gmpo) Loss(b, _ objectives.Batch) float64 {
 	c := new(objectives.ClippedLogRatios)
 	return o.SequenceLoss(b, func(i int) float64 {
-		c.Read(o.LogClip, b.Trajectories[i], 0)
+		c.Read(o.LogClip, b.Trajectories[i], 0) // 0: Saturated is not used here
 		return math.Exp(o.logRatio(c.Z, nil))
 	})
 }
 
-// Weights implements objectives.Objective.
+// Weights implements objectives.Objective. A token whose log-ratio was cut gets only the penalty's weight.
 func (o *gmpo) Weights(b objectives.Batch, w [][]float64) {
 	c := new(objectives.ClippedLogRatios)
 	o.SequenceWeights(b, w, func(i int, g []float64) float64 {

@@ -20,7 +20,9 @@ func draw(o objectives.Objective, seed uint64) source {
 }
 
 // batch draws groups of responses with the given lengths; d draws the log-ratio of each
-// token. Rewards differ within every group of two and more.
+// token. Rewards differ within every group of two and more. If the objective needs one, each
+// group has a greedy response (ReMax's baseline) while advantages are computed, and none
+// afterwards, as in training.
 func (s source) batch(groups [][]int, d func() float64) objectives.Batch {
 	b := objectives.Batch{Step: 3, Steps: 10}
 	round := make([][]objectives.Trajectory, len(groups))

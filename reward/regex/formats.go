@@ -9,8 +9,9 @@ import (
 	"onering/reward/texts"
 )
 
-// format says what is wrong with the format of a response, of whose last turn s is what
-// counts; "" if nothing is. Thoughts and boxes in earlier turns of an episode count, too.
+// format says what is wrong with the format of a response, "" if nothing is. s is the part of its
+// last turn that counts, behind the text of the setting after. Thoughts and boxes in earlier turns
+// of an episode count, too.
 func (r *rule) format(of reward.Sample, s string) string {
 	thinks := r.Format == "think" || r.Format == "think_answer" || r.Format == "auto" && r.Pattern == ""
 	opened, all := "", ""

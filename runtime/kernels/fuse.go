@@ -496,6 +496,8 @@ func lastOf(shape []string, i int) int {
 	return n
 }
 
+// A condition decides whether a rule applies, and returns its operator's attributes. v maps a rule's names to the graph's
+// values.
 type condition = func(g *fused, v map[string]string) ([]onnx.Attr, bool)
 
 // narrow demands a value of 16 bits.
@@ -512,6 +514,7 @@ func biased(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 }
 
 // eights demands a value of 16 bits whose rows a kernel can read eight elements at a time.
+// The host's kernels take any width (g.any).
 func eights(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow(name)(g, v)

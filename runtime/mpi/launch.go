@@ -21,14 +21,15 @@ var launchers = []struct {
 	rank, size string
 	kind       kind
 	likely     kind
+	several    bool // counts only with two tasks or more
 }{
-	{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", openMPI, 0},
-	{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, openMPI},
+	{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", openMPI, 0, false},
+	{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, openMPI, false},
 	// Open MPI supports PMI-1 and PMI-2 only if it was built so, and never from version 5 on.
-	{"srun", "PMI_RANK", "SLURM_STEP_NUM_TASKS", 0, mpich},
-	{"mpiexec (PMIx)", "PMIX_RANK", "", 0, openMPI},
-	{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE", mpich, 0},
-	{"srun without PMI", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0, openMPI},
+	{"srun", "PMI_RANK", "SLURM_STEP_NUM_TASKS", 0, mpich, false},
+	{"mpiexec (PMIx)", "PMIX_RANK", "", 0, openMPI, false},
+	{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE", mpich, 0, false},
+	{"srun without PMI", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0, openMPI, true},
 }
 
 // Several says whether the launcher started more than one process, if that is known.
@@ -39,7 +40,8 @@ func (l launch) Several() bool { return l.Size != 1 }
 // rank, with Size 1. srun counts where it started several tasks.
 func Launched() (launch, bool) { return launched(os.LookupEnv) }
 
-// launched is Launched with the environment as a function.
+// launched is Launched with the environment as a function. A launcher is recognized if its rank variable is a number, and
+// its size variable too where it has one.
 func launched(lookup func(string) (string, bool)) (launch, bool) {
 	number := func(name string) (int, bool) {
 		text, _ := lookup(name)
@@ -49,7 +51,7 @@ func launched(lookup func(string) (string, bool)) (launch, bool) {
 	for _, l := range launchers {
 		rank, ok := number(l.rank)
 		size, sized := number(l.size)
-		if !ok || l.size != "" && !sized || l.name == "srun without PMI" && size < 2 {
+		if !ok || l.size != "" && !sized || l.several && size < 2 {
 			continue
 		}
 		return launch{l.name, rank, size, l.kind, l.likely}, true

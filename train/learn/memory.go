@@ -69,7 +69,8 @@ func keptBytes(g models.Geometry, parameters int) int {
 }
 
 // isOutOfMemory says whether an error means that an allocation failed. ONNX Runtime has no
-// code for these errors, so their text decides.
+// code for these errors, so their text decides. A lost device is not short of memory, whatever
+// its message says.
 func isOutOfMemory(err error) bool {
 	if err == nil || errors.Is(err, runtime.ErrLost) {
 		return false

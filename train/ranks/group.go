@@ -36,10 +36,11 @@ func New(t Transport) *Group { return &Group{wire: wire{t: t}} }
 // Alone returns the Group of a process that is the only rank.
 func Alone() *Group { return New(Local(1)[0]) }
 
-// Gather returns what each rank gives, by rank.
+// Gather returns what each rank gives, by rank. Each rank first sends firstBytes bytes, the length of what it gives and as
+// much of it as fits, and then the rest.
 func (g *Group) Gather(own []byte) ([][]byte, error) {
 	all := make([][]byte, g.Size())
-	all[g.Rank()%len(all)] = own
+	all[g.Rank()%len(all)] = own // a rank that has left keeps its number in a group of one
 	if g.Size() == 1 {
 		return all, nil
 	}

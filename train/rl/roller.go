@@ -128,9 +128,10 @@ func (r *roller) roll(ctx context.Context, n int, problems []data.Problem, progr
 	return made, nil
 }
 
-// prepare computes the advantages of round n and cuts it into optimizer steps.
+// prepare computes the advantages of round n and cuts it into optimizer steps. It drops groups that teach nothing;
+// the error says that too few responses have a grade to learn from.
 func (r *roller) prepare(made *round, n int) error {
-	made.setRoles(r.config.Data.Role)
+	made.setRoles(r.config.Data.Role) // for the advantages that compare within roles
 	made.compareGroups(r.config.Rollout.SamplesPerPrompt, r.objective)
 	if r.config.Environment.Advantages == "turn" {
 		made.compareTurns(r.config.Rollout.SamplesPerPrompt, r.objective)

@@ -54,7 +54,8 @@ func (t *weightsTrajectory) lists() []*[]float64 {
 	return []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb, &t.SumPiSquared}
 }
 
-// checkTurns refuses turns that do not fit the tokens with numbers.
+// checkTurns refuses an episode in turns unless each list that is given has a number for every token, those of the
+// environment too, and the turns cover them.
 func (t *weightsTrajectory) checkTurns() error {
 	if len(t.Turns) == 0 {
 		return nil

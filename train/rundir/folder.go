@@ -169,7 +169,7 @@ func (f *Folder) Append(r metrics.Record) error {
 		return err
 	}
 	if err = f.check(); err == nil {
-		if err = files.Ask("append", f.metrics.Name()); err == nil {
+		if err = files.FaultOf("append", f.metrics.Name()); err == nil {
 			_, err = f.metrics.Write(line)
 		}
 	}
@@ -237,7 +237,7 @@ func (f *Folder) rewind(s State, log *slog.Logger) error {
 	if size = from + int64(bytes.LastIndexByte(text, '\n')+1); size == from && from > 0 {
 		return fmt.Errorf("it ends with a line longer than %d MiB", maxLine>>20)
 	}
-	if err := files.Ask("truncate", f.metrics.Name()); err != nil {
+	if err := files.FaultOf("truncate", f.metrics.Name()); err != nil {
 		return err
 	}
 	if err := f.metrics.Truncate(size); err != nil {

@@ -48,7 +48,7 @@ func (f *Folder) OpenGrades(line func(text []byte)) (*Grades, error) {
 func (g *Grades) Append(line []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := files.Ask("append", g.file.Name())
+	err := files.FaultOf("append", g.file.Name())
 	if err == nil {
 		_, err = g.file.Write(line)
 	}

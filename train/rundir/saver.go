@@ -169,7 +169,7 @@ func (s *Saver) write(snap Snapshot) error {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
 	// The checkpoint states a size of metrics.jsonl that has to be on the disk before the checkpoint is.
-	if err := errors.Join(files.Ask("sync", s.Folder.metrics.Name()), s.Folder.metrics.Sync()); err != nil {
+	if err := errors.Join(files.FaultOf("sync", s.Folder.metrics.Name()), s.Folder.metrics.Sync()); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
 	dir := CheckpointDir(s.Folder.Dir, snap.State.Step)

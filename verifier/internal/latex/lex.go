@@ -42,7 +42,8 @@ const (
 	melted                  // the braces of \text{}: no tokens
 )
 
-// lex returns the tokens of src, an end token last, and the steps that it took.
+// lex returns the tokens of src, an end token last, which other readings the text allows, and the number of bytes read,
+// as a measure of work. plain and roman are the mode: words, or upright letters.
 func lex(src string, reading Reading) ([]token, ambiguity, int, error) {
 	src = inDecimals(turnedRound(plainWidth(src)))
 	l := &lexer{src: src, reading: reading, doubled: allDoubled(src), steps: 2 * len(src), tokens: make([]token, 0, 16)}

@@ -429,7 +429,8 @@ func (p *parser) statement() *Node {
 	return p.chain(args, ops)
 }
 
-// chain is the relations ops between args.
+// chain makes one node of args with the relations ops between them, such as a < b < c; a \pmod m at its end goes to the
+// other sides too.
 func (p *parser) chain(args []*Node, ops []string) *Node {
 	p.failIf(len(args) == len(ops)) // a relation at the end without a side
 	if len(ops) == 1 && ops[0] == "to" && isProposition(args[0]) && isProposition(args[1]) {
@@ -508,7 +509,7 @@ func (p *parser) relation() (string, bool) {
 	return rel, true
 }
 
-// modulus moves the \pmod m after a congruence to its right side.
+// modulus gives the \pmod m at the end of a congruence, which its last side has, to the sides before == or = too.
 func (p *parser) modulus(n *Node) {
 	last := len(n.Args) - 1
 	if n.Args[last].Is(Mod) && len(n.Args) > 1 {
