@@ -69,7 +69,7 @@ func drive(t *testing.T, python, model string, adapted bool) {
 	var also []string
 	off := 1e-5 // of log-probs
 	if adapted {
-		off = 1e-4 // its numbers are large
+		off = 2e-4 // its numbers are large, and the program adds the products of prompts in another order
 		trained = at("adapter")
 		m, err := models.ReadConfig(model)
 		if err == nil {
