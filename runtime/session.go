@@ -104,8 +104,14 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 	return s, nil
 }
 
+// loading is held while ONNX Runtime makes a session: the first ones with operators of ours enter these
+// into a table of the process, which several at once would do twice.
+var loading sync.Mutex
+
 // load makes a session of p, which is given encoded.
 func (e *Env) load(env *C.OrtEnv, p models.Program, model []byte) (ptr *C.OrtSession, err error) {
+	loading.Lock()
+	defer loading.Unlock()
 	o, err := e.sessionOptions(p)
 	if err == nil {
 		e.memory.do(func() {
