@@ -372,43 +372,34 @@ func (e *Env) Upload(w ...*models.Weights) error {
 	return nil
 }
 
-// upload copies the host's elements to the blocks and to the copy. With drop it gives the host's memory of
-// halves back bit by bit, so that they never take both at once.
+// upload copies the host's elements to the blocks and to the copy, whose upper halves the blocks of lower ones
+// set. With drop it gives the host's memory of halves back bit by bit, so that they never take both at once.
 func (a *arena) upload(drop bool) error {
-	var halves []piece
-	for _, b := range a.blocks {
-		if b.dtype != models.F32 {
-			a.moveHalves(b, b.piece, false, drop)
-			halves = append(halves, b.piece)
-		} else if err := b.move(a.weights, b.piece, false); err != nil {
-			return err
-		}
+	err := a.move(piece{0, len(a.weights.Data)}, false, drop)
+	halves := slices.DeleteFunc(slices.Clone(a.blocks), func(b block) bool { return b.dtype == models.F32 })
+	for _, p := range a.copy.without(pieces(halves, nil)) {
+		err = cmp.Or(err, a.copy.move(a.weights, p, false))
 	}
-	for _, p := range a.copy.without(halves) {
-		if err := a.copy.move(a.weights, p, false); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // DownloadPart is Download for the elements from (included) to to (excluded), except
 // those that a divided Ring lacks.
 func (e *Env) DownloadPart(w *models.Weights, from, to int) error {
-	return copying("from", e.arenaOf(w).move(piece{from, to}, true))
+	return copying("from", e.arenaOf(w).move(piece{from, to}, true, false))
 }
 
 // UploadPart is Upload for the elements from (included) to to (excluded) of gradients.
 func (e *Env) UploadPart(w *models.Weights, from, to int) error {
-	return copying("to", e.arenaOf(w).move(piece{from, to}, false))
+	return copying("to", e.arenaOf(w).move(piece{from, to}, false, false))
 }
 
-// move copies the elements of a range between the host and the blocks.
-func (a *arena) move(p piece, down bool) error {
+// move copies the elements of a range between the host and the blocks; drop is as for moveHalves.
+func (a *arena) move(p piece, down, drop bool) error {
 	for _, b := range a.blocks {
 		x := b.and(p)
 		if b.dtype != models.F32 {
-			a.moveHalves(b, x, down, false)
+			a.moveHalves(b, x, down, drop)
 		} else if err := b.move(a.weights, x, down); err != nil {
 			return err
 		}

@@ -156,13 +156,13 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	if r.Offload == OffloadAll {
 		in = host
 	}
-	mastered := blocksIn(masters, in)
-	for i := range mastered {
-		if e.memory.IsHost() && copied.dtype == models.BF16 && r.Adapter == nil {
-			mastered[i].dtype = copied.dtype // halves
+	kept := blocksIn(masters, in)
+	if e.memory.IsHost() && copied.dtype == models.BF16 && r.Adapter == nil {
+		for i := range kept {
+			kept[i].dtype = copied.dtype // the lower halves
 		}
 	}
-	a, err := e.hold(w, append(blocksIn(rest, e.memory), mastered...), copied)
+	a, err := e.hold(w, append(blocksIn(rest, e.memory), kept...), copied)
 	if err == nil {
 		a.read = rest
 		err = a.fill()

@@ -94,15 +94,12 @@ func Lent(w *models.Weights, from device) *models.Weights {
 	return &lent
 }
 
-// copyTo copies w to the copies of its layout.
+// copyTo copies w to a copy of its layout, of a device one tensor after the other.
 func (s Snapshot) copyTo(to, w *models.Weights) error {
-	if s.Device == nil {
-		copy(to.Data, w.Data)
-		return nil
-	}
+	lent := s.of(w)
 	for _, name := range w.Layout.Names() {
 		p, _ := w.Layout.Find(name)
-		err := s.of(w).Lend(name, func(data []float32) error {
+		err := lent.Lend(name, func(data []float32) error {
 			copy(to.Data[p.Offset:], data)
 			return nil
 		})
