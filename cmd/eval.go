@@ -314,7 +314,7 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 		longest = max(longest, x.config.Rollout.MaxPromptTokens)
 	}
 	// Evaluate keeps a slot to itself.
-	decoder, free, err := x.policy.Decoder(min(x.config.Rollout.Slots, want)+1, longest+x.MaxNewTokens, sampler.Loose)
+	decoder, free, err := x.policy.Decoder(min(x.config.Rollout.Slots, want)+1, longest+x.MaxNewTokens, sampler.NoInvariance)
 	if err != nil {
 		return err
 	}

@@ -245,7 +245,7 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 // ifAsked returns s with the invariance that the flag --invariant asks for.
 func ifAsked(invariant bool, invariance sampler.Invariance) sampler.Invariance {
 	if !invariant {
-		return sampler.Loose
+		return sampler.NoInvariance
 	}
 	return invariance
 }
@@ -256,7 +256,7 @@ func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Reques
 	for _, r := range requests {
 		longest = max(longest, len(r.Prompt))
 	}
-	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+how.MaxNewTokens, ifAsked(o.invariant, sampler.Slots))
+	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+how.MaxNewTokens, ifAsked(o.invariant, sampler.InvariantToSlots))
 	if err != nil {
 		return err
 	}

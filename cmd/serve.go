@@ -147,7 +147,7 @@ func (o *serveOptions) open(p *policy.Policy, way *resolved, name, parent string
 			m.Sampling.MaxNewTokens = 0 // as many as a request may ask for
 		}
 		r := o.ways[""].Rollout
-		m.Decoder, m.Close, err = p.Decoder(r.Slots, o.Context, ifAsked(r.Invariant, sampler.Neighbours))
+		m.Decoder, m.Close, err = p.Decoder(r.Slots, o.Context, ifAsked(r.Invariant, sampler.InvariantToNeighbours))
 	}
 	if err == nil {
 		m.Kept = m.Decoder.MaxTokens() * max(1, o.ways[""].Rollout.Slots/8)

@@ -172,14 +172,14 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 // Decoder opens a decoder for slots sequences of up to maxTokens tokens, or of as many as the model
 // has positions. Their bits do not depend on what invariance names. free closes the decoder.
 func (p *Policy) Decoder(slots, maxTokens int, invariance sampler.Invariance) (d sampler.Decoder, free func(), err error) {
-	if invariance != sampler.Loose {
+	if invariance != sampler.NoInvariance {
 		slots++ // one slot more, see sampler.Invariant
 	}
 	opened, err := p.Env.NewDecoder(p.Ring, slots, p.MaxTokens(maxTokens))
 	if err != nil {
 		return nil, nil, err
 	}
-	if invariance == sampler.Loose {
+	if invariance == sampler.NoInvariance {
 		return opened, opened.Close, nil
 	}
 	kept := sampler.NewInvariant(opened, invariance)

@@ -35,7 +35,7 @@ func cacheRows(t *testing.T, env *runtime.Env, ring *runtime.Ring) {
 	t.Helper()
 	d := must(env.NewDecoder(ring, 6, 701))(t)
 	defer d.Close()
-	d.SetInvariant(sampler.Slots)
+	d.SetInvariant(sampler.InvariantToSlots)
 	all := decodeMixed(t, d)
 	d.Release()
 	if n := d.Capacity(); n != 0 {
@@ -46,7 +46,7 @@ func cacheRows(t *testing.T, env *runtime.Env, ring *runtime.Ring) {
 	}
 	for i, x := range all {
 		alone := must(env.NewDecoder(ring, 2, len(x.ids)+1))(t)
-		alone.SetInvariant(sampler.Slots)
+		alone.SetInvariant(sampler.InvariantToSlots)
 		handle := must(alone.Prefill([][]int32{x.ids[:x.prompt]}))(t)[0]
 		pair := rowsOf([]int{0, 1}, []int{handle, handle}, 0.5)
 		check(t, alone.Begin(pair))
@@ -141,11 +141,11 @@ func TestForms(t *testing.T) {
 			if host.Use(kind) != nil {
 				continue // this processor has no such kind
 			}
-			for _, of := range []sampler.Invariance{sampler.Slots, sampler.Loose} {
+			for _, of := range []sampler.Invariance{sampler.InvariantToSlots, sampler.NoInvariance} {
 				d := must(env.NewDecoder(ring, 70, 200))(t)
 				d.SetInvariant(of)
 				got := decodeFewer(t, d, 70)
-				if forms := d.Forms(); (len(forms) == 2) != (of == sampler.Loose && kind != "avx512") {
+				if forms := d.Forms(); (len(forms) == 2) != (of == sampler.NoInvariance && kind != "avx512") {
 					t.Errorf("width %d, %s, invariance %d: steps in the forms %v", width, kind, of, forms)
 				}
 				d.Close()

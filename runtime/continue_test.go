@@ -59,7 +59,7 @@ func testContinued(t *testing.T, env *runtime.Env, ring *runtime.Ring, prompt, f
 	d, err := env.NewDecoder(ring, 2, len(prompt)+2*len(fed)+2)
 	check(t, err)
 	defer d.Close()
-	if d.SetInvariant(sampler.Slots) { // a row alone has its bits among others
+	if d.SetInvariant(sampler.InvariantToSlots) { // a row alone has its bits among others
 		handles, err := d.Prefill([][]int32{prompt, prompt[:len(prompt)/2]})
 		check(t, err)
 		alone := after(t, d, handles[0], fed)
@@ -167,13 +167,13 @@ func TestServedBits(t *testing.T) {
 			d, err := env.NewDecoder(ring, 5, 400)
 			check(t, err)
 			defer d.Close()
-			if alone := d.SetInvariant(sampler.Neighbours); alone != (dtype == models.BF16 || host.Kind() != "plain") {
+			if alone := d.SetInvariant(sampler.InvariantToNeighbours); alone != (dtype == models.BF16 || host.Kind() != "plain") {
 				t.Errorf("a row alone has its bits among others: %v, by the kernels of %s", alone, host.Kind())
 			}
 			if _, anywhere := d.PromptParts().Part(); anywhere != (dtype == models.BF16 || host.Kind() == "avx512") {
 				t.Errorf("prompts go on at any token: %v, by the kernels of %s", anywhere, host.Kind())
 			}
-			invariant := sampler.NewInvariant(d, sampler.Neighbours)
+			invariant := sampler.NewInvariant(d, sampler.InvariantToNeighbours)
 			defer invariant.Close()
 			ids := func(seed uint64, n int) []int32 {
 				r, x := rand.New(rand.NewPCG(seed, 2)), make([]int32, n)

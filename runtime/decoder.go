@@ -142,8 +142,8 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 // cache, and each prompt is computed alone. The bits depend on the number of slots
 // and on maxTokens, but not on what the slots hold.
 func (d *Decoder) SetInvariant(of sampler.Invariance) (alone bool) {
-	d.invariant = of != sampler.Loose
-	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && !d.direct && d.ownRows == 0 && d.env.memory.IsHost()
+	d.invariant = of != sampler.NoInvariance
+	d.wide = of == sampler.InvariantToNeighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && !d.direct && d.ownRows == 0 && d.env.memory.IsHost()
 	return d.stepsApart()
 }
 

@@ -82,7 +82,7 @@ type way struct {
 // wayOf returns the way of a row: with scores or filters the model returns the likeliest tokens (Candidates), and Row.Draw
 // chooses among them.
 func wayOf(r *sampler.Row) way {
-	w := way{models.Draw, r.Way.Temperature, r.Whole()}
+	w := way{models.Draw, r.Way.Temperature, r.NeedsAllScores()}
 	switch {
 	case r.Score != nil || r.Way.Filtered():
 		w.choice = models.Candidates
@@ -252,7 +252,7 @@ func (s *tokenChooser) sampleCandidates(b *Binding, vocab int, n int64, rows []*
 	}
 	asked := fill[int64](b, ports.TopK, &s.k, 1)
 	first := &s.first
-	if rows[0].Whole() {
+	if rows[0].NeedsAllScores() {
 		first = &vocab
 	}
 	for k := min(*first, vocab); ; k = min(8*k, vocab) {

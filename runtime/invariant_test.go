@@ -82,10 +82,10 @@ func testInvariant(t *testing.T, env *runtime.Env, set func(*decoder.Architectur
 		}
 		return bits
 	}
-	for _, of := range []sampler.Invariance{sampler.Slots, sampler.Neighbours} {
+	for _, of := range []sampler.Invariance{sampler.InvariantToSlots, sampler.InvariantToNeighbours} {
 		want := decode(2, of)
 		for _, n := range others {
-			if of == sampler.Neighbours && n > 16 {
+			if of == sampler.InvariantToNeighbours && n > 16 {
 				continue // A step of this number of rows has another form.
 			}
 			for i, got := range decode(n, of) {

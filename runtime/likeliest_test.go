@@ -14,7 +14,7 @@ import (
 // TestLikeliest asks for the likeliest tokens beside those that are sampled. They change no
 // bit of the response, descend, and as many as the vocabulary has include the sampled token.
 func TestLikeliest(t *testing.T) {
-	invariant := smallDecoder(t, sampler.Slots)
+	invariant := smallDecoder(t, sampler.InvariantToSlots)
 	reqs := []sampler.Request{{Prompt: []int32{5, 7, 9}, ID: 1, Samples: 2, LastGreedy: true}, {Prompt: []int32{8}, ID: 2, Samples: 1}}
 	sample := func(s sampler.Sampling, top int) ([]sampler.Response, []sampler.Token) {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestLikeliest(t *testing.T) {
 // TestScores: rows that choose by scores draw from the whole vocabulary, and the log-probs stay
 // the model's.
 func TestScores(t *testing.T) {
-	invariant := smallDecoder(t, sampler.Neighbours)
+	invariant := smallDecoder(t, sampler.InvariantToNeighbours)
 	for _, s := range []sampler.Sampling{sampler.Plain(6), sampler.Greedy(6)} {
 		var tokens []sampler.Token
 		o := sampler.Options{Sampling: s, Steering: sampler.Steering{Bias: map[int32]float64{7: 100, 280: 99}, Presence: 2}, Seed: 7, Top: 300, Token: func(x sampler.Token) { tokens = append(tokens, x) }}

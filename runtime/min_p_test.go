@@ -36,7 +36,7 @@ func TestMinP(t *testing.T) {
 		d, err := env.NewDecoder(ring, slots, 32)
 		check(t, err)
 		defer d.Close()
-		invariant := sampler.NewInvariant(d, sampler.Slots)
+		invariant := sampler.NewInvariant(d, sampler.InvariantToSlots)
 		defer invariant.Close()
 		got, _, err := sampler.Sample(context.Background(), invariant, sampler.Options{Sampling: s, Seed: 7}, reqs, nil)
 		check(t, err)

@@ -27,7 +27,7 @@ func testMixed(t *testing.T, env *runtime.Env) {
 		d, err := env.NewDecoder(ring, 5, 100)
 		check(t, err)
 		t.Cleanup(d.Close)
-		i := sampler.NewInvariant(d, sampler.Slots)
+		i := sampler.NewInvariant(d, sampler.InvariantToSlots)
 		t.Cleanup(i.Close)
 		return i
 	}

@@ -96,7 +96,7 @@ func TestRecurrentRows(t *testing.T) {
 		if env.Device() == "cpu" {
 			cacheRows(t, env, ring)
 		}
-		for _, of := range []sampler.Invariance{sampler.Slots, sampler.Loose} {
+		for _, of := range []sampler.Invariance{sampler.InvariantToSlots, sampler.NoInvariance} {
 			d := must(env.NewDecoder(ring, 40, 200))(t)
 			defer d.Close()
 			d.SetInvariant(of)
@@ -114,7 +114,7 @@ func TestRecurrentRows(t *testing.T) {
 		for _, rest := range []int{0, 4} {
 			d := must(env.NewDecoder(ring, 3, 100))(t)
 			defer d.Close()
-			d.SetInvariant(sampler.Slots)
+			d.SetInvariant(sampler.InvariantToSlots)
 			rows := rowsOf([]int{0, 1, 2}, must(d.Prefill([][]int32{{5, 6, 7}, {8}, {1, 2}}))(t), 0.5)
 			check(t, d.Begin(rows))
 			var logps []float32
@@ -145,7 +145,7 @@ func TestRecurrentInvariance(t *testing.T) {
 		for _, n := range []int{2, 3, 7, 16, 33} {
 			d := must(env.NewDecoder(ring, n, 100))(t)
 			defer d.Close()
-			d.SetInvariant(sampler.Slots)
+			d.SetInvariant(sampler.InvariantToSlots)
 			slots, prompts := make([]int, n), make([][]int32, n)
 			for i := range slots {
 				slots[i], prompts[i] = i, make([]int32, 1+(i*7)%50)

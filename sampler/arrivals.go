@@ -53,37 +53,37 @@ type arrival struct {
 // awaitObservation makes a slot's sequence wait for the observation after a turn.
 func (s *Scheduler) awaitObservation(slot int, finish Finish, stop string) {
 	q := &s.slots[slot]
-	q.waits, q.ended = true, q.response(finish, stop)
+	q.awaiting, q.endedTurn = true, q.response(finish, stop)
 	s.waiting++
 	x := arrival{slot: slot, call: q.call, sample: q.sample}
-	q.call.Turn(q.ended, func(o Observation) {
+	q.call.Turn(q.endedTurn, func(o Observation) {
 		x.Observation = o
 		s.arrivals.Add(x)
 	})
 }
 
-// receive continues sequences whose observations have come. To append many tokens, it
-// computes the whole sequence anew as a prompt, which is faster than steps.
+// receive continues sequences whose observations have come, or ends them where the observation says so or does not
+// fit. To append many tokens, it computes the whole sequence anew as a prompt, which is faster than steps.
 func (s *Scheduler) receive() {
 	for _, x := range s.arrivals.Take() {
 		q := &s.slots[x.slot]
-		if q.call != x.call || q.sample != x.sample || !q.waits {
+		if q.call != x.call || q.sample != x.sample || !q.awaiting {
 			continue // the sequence was cancelled
 		}
-		q.waits = false
+		q.awaiting = false
 		s.waiting--
 		switch {
 		case x.Err != nil:
-			s.refuse(q.call, x.Err)
+			s.failCall(q.call, x.Err)
 		case x.End != "":
-			q.ended.Finish = x.End
-			s.end(x.slot, q.ended)
-		case !q.observe(x.Observation):
-			q.ended.Finish, q.ended.Stop = Length, ""
-			s.end(x.slot, q.ended)
-		case stepsAreSlower(len(q.feed), len(q.call.Prompt)+len(q.ids)+q.observed): // else steps feed the tokens one by one
+			q.endedTurn.Finish = x.End
+			s.end(x.slot, q.endedTurn)
+		case !q.observe(x.Observation): // no room for it
+			q.endedTurn.Finish, q.endedTurn.Stop = Length, ""
+			s.end(x.slot, q.endedTurn)
+		case stepsAreSlower(len(q.unfed), len(q.call.Prompt)+len(q.ids)+q.observedTokens):
 			s.recompute(x.slot)
-		}
+		} // else the next steps feed the observation's tokens one by one
 	}
 }
 

@@ -3,8 +3,8 @@ package sampler
 // A Row is one sequence in a call of a Decoder.
 type Row struct {
 	Slot    int
-	Prefix  int      // for Begin, the handle of the prompt with which the sequence begins
-	ID      int32    // for Step, the token to append
+	Prefix  int      // for Begin: the handle of the prompt with which the sequence begins
+	ID      int32    // for Step: the token to append
 	Uniform float32  // in [0, 1), decides the next token
 	Way     Sampling // how the next token is chosen; the caller enforces MaxNewTokens
 	Idle    bool     // for Step: the sequence waits and does not change; ID and Out are ignored
@@ -40,7 +40,7 @@ type Drawn struct {
 // A Prefill that fails leaves no prefix, a Begin that fails takes no slot, and slots whose Step failed still
 // have to be freed. A Decoder is used by one goroutine at a time.
 type Decoder interface {
-	// MaxTokens returns the largest number of tokens, prompt and response together, in a slot.
+	// Slots returns how many sequences it can hold at once.
 	Slots() int
 	// MaxTokens returns the most tokens, prompt and response together, that a slot can hold.
 	MaxTokens() int

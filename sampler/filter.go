@@ -69,11 +69,11 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 	for i := range likeliest {
 		likeliest[i].Prob = math.Exp(float64(likeliest[i].LogProb))
 	}
-	logTotal := 0.0
+	logTotal := 0.0 // the whole vocabulary's probability is 1
 	for _, filter := range filters {
 		keep := filter(s, likeliest, logTotal)
 		switch {
-		case keep == 0 || keep < 0 && all:
+		case keep == 0 || keep < 0 && all: // the filter keeps all, or asks for more than there are
 			continue
 		case keep > 0:
 			// Candidates that are equally likely are kept or left out together.
@@ -81,10 +81,10 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 				keep++
 			}
 		}
-		if keep < 0 || keep == len(likeliest) && !all {
+		if keep < 0 || keep == len(likeliest) && !all { // an id not listed may be kept, or as likely as the last kept
 			return drawn, nil, false
 		}
-		likeliest, all = likeliest[:keep], true
+		likeliest, all = likeliest[:keep], true // the next filter chooses from these alone
 		logTotal = math.Log(mass(likeliest))
 	}
 	if !all {
@@ -115,7 +115,7 @@ func (x *Drawn) restrict(kept []Candidate) {
 	slices.SortFunc(kept, func(a, b Candidate) int { return int(a.ID - b.ID) })
 	logS, entropy := math.Log(mass(kept)), 0.0
 	if len(kept) == 1 {
-		logS = float64(kept[0].LogProb) // without rounding
+		logS = float64(kept[0].LogProb) // exactly: log q is 0
 	}
 	x.Kept = make([]int32, len(kept))
 	for i, c := range kept {

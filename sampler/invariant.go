@@ -10,19 +10,19 @@ import "math"
 // It costs a slot and, if the number of slots must not matter either, time for few rows of a large model.
 type Invariant struct {
 	Decoder
-	alone     bool // there is no need of a companion
-	companion int  // slot of the companion
-	prefix    int  // the companion's prompt; -1 before the first use
-	running   bool
+	needsNoCompanion bool // the decoder gives a row alone the same bits
+	companion        int  // slot of the companion
+	companionPrefix  int  // the companion's prompt; -1 before the first use
+	companionRuns    bool
 }
 
 // Invariance says on what the bits of a sequence do not depend.
 type Invariance int
 
 const (
-	Loose      Invariance = iota // nothing is promised
-	Neighbours                   // the other sequences, with an equal number of slots: for servers
-	Slots                        // nor the number of slots, on a CPU: for evaluations, and for rollouts that ask for it
+	NoInvariance          Invariance = iota // nothing is promised
+	InvariantToNeighbours                   // the other sequences, with an equal number of slots: for servers
+	InvariantToSlots                        // nor the number of slots, on a CPU: for evaluations, and for rollouts that ask for it
 )
 
 // An invariantSetter is a Decoder that can compute every row of two or more with the same
@@ -34,9 +34,9 @@ type invariantSetter interface {
 
 // NewInvariant takes over a decoder of at least two slots until Close.
 func NewInvariant(d Decoder, of Invariance) *Invariant {
-	x := &Invariant{Decoder: d, companion: d.Slots() - 1, prefix: -1}
+	x := &Invariant{Decoder: d, companion: d.Slots() - 1, companionPrefix: -1}
 	if d, ok := d.(invariantSetter); ok {
-		x.alone = d.SetInvariant(of)
+		x.needsNoCompanion = d.SetInvariant(of)
 	}
 	return x
 }
@@ -46,7 +46,7 @@ func (d *Invariant) Slots() int { return d.companion }
 
 // Begin begins a lone sequence twice, once in the companion's slot.
 func (d *Invariant) Begin(rows []Row) error {
-	if len(rows) > 1 || d.alone {
+	if len(rows) > 1 || d.needsNoCompanion {
 		return d.Decoder.Begin(rows)
 	}
 	d.stopCompanion()
@@ -60,23 +60,23 @@ func (d *Invariant) Begin(rows []Row) error {
 	return nil
 }
 
-// Step moves the companion on beside a lone sequence. The companion started with one token when the sequence
-// had at least one, and is stopped before another sequence is alone, so it never outgrows its slot. It samples
-// in the same way as the sequence, since such rows are sampled together.
+// Step steps a lone sequence together with the companion, whose token is always 0. The companion started with one
+// token when the sequence had at least one, and is stopped before another sequence is alone, so it never outgrows its
+// slot. It samples in the same way as the sequence, since the decoder samples such rows together.
 func (d *Invariant) Step(rows []Row) error {
-	if len(rows) > 1 || d.alone {
+	if len(rows) > 1 || d.needsNoCompanion {
 		d.stopCompanion()
 		return d.Decoder.Step(rows)
 	}
 	pair := []Row{rows[0], {Slot: d.companion, Way: rows[0].Way, Masked: rows[0].Masked}}
-	if rows[0].Score != nil { // which token it is does not matter: one that is found fast
-		score := float32(math.Inf(-1))
-		if !rows[0].Whole() {
-			score = 0
+	if rows[0].Score != nil { // the companion's token does not matter, so its Score lets Draw find one fast:
+		score := float32(math.Inf(-1)) // nothing may be drawn, so Draw has nothing to sort
+		if !rows[0].NeedsAllScores() {
+			score = 0 // Draw takes the first candidate
 		}
 		pair[1].Score = func(Candidate) float32 { return score }
 	}
-	if !d.running {
+	if !d.companionRuns {
 		if err := d.startCompanion(pair[1]); err != nil {
 			return err
 		}
@@ -90,25 +90,25 @@ func (d *Invariant) Step(rows []Row) error {
 
 // startCompanion begins a sequence of zeros.
 func (d *Invariant) startCompanion(row Row) error {
-	if d.prefix < 0 {
+	if d.companionPrefix < 0 {
 		handles, err := d.Prefill([][]int32{{0}})
 		if err != nil {
 			return err
 		}
-		d.prefix = handles[0]
+		d.companionPrefix = handles[0]
 	}
-	row.Prefix = d.prefix
+	row.Prefix = d.companionPrefix
 	if err := d.Decoder.Begin([]Row{row}); err != nil {
 		return err
 	}
-	d.running = true
+	d.companionRuns = true
 	return nil
 }
 
 func (d *Invariant) stopCompanion() {
-	if d.running {
+	if d.companionRuns {
 		d.Decoder.Free(d.companion)
-		d.running = false
+		d.companionRuns = false
 	}
 }
 
@@ -116,10 +116,10 @@ func (d *Invariant) stopCompanion() {
 func (d *Invariant) Close() {
 	d.stopCompanion()
 	if d, ok := d.Decoder.(invariantSetter); ok {
-		d.SetInvariant(Loose)
+		d.SetInvariant(NoInvariance)
 	}
-	if d.prefix >= 0 {
-		d.Drop(d.prefix)
-		d.prefix = -1
+	if d.companionPrefix >= 0 {
+		d.Drop(d.companionPrefix)
+		d.companionPrefix = -1
 	}
 }

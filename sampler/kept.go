@@ -13,45 +13,47 @@ type Kept struct {
 	StepCost int
 	Reused   int // number of tokens of the newest prompt that were not computed again
 
-	tokens []int32 // tokens of the sequence in the slot; nil if the slot is free
-	prompt []int32 // prompt of the prefix that was handed out
-	grows  bool    // the prompt continues the sequence; otherwise the decoder has computed it
-	broken bool    // a step failed, so the content of the slot is unknown
+	held       []int32 // tokens of the sequence in the slot; nil if the slot is free
+	prompt     []int32 // the newest prompt of Prefill
+	continues  bool    // prompt continues held; otherwise the decoder has computed it
+	stepFailed bool    // a step failed, so the content of the slot is unknown
 }
 
 // NewKept takes over a decoder of one slot until Close.
 func NewKept(d Decoder, stepCost int) *Kept { return &Kept{Decoder: d, StepCost: stepCost} }
 
-// Prefill computes a prompt, unless appending it to the sequence is faster.
+// Prefill computes a prompt, unless it continues the sequence that the slot still holds, and appending the rest is
+// faster; then it leaves that to Begin.
 func (d *Kept) Prefill(prompts [][]int32) ([]int, error) {
 	if len(prompts) != 1 || d.Slots() != 1 {
 		return nil, fmt.Errorf("sampler: a Kept decoder has %d prompts and %d slots; it takes one of each", len(prompts), d.Slots())
 	}
 	d.prompt = slices.Clone(prompts[0])
-	further := len(d.prompt) - len(d.tokens)
-	d.grows = d.tokens != nil && !d.broken && further > 0 && further*d.StepCost <= len(d.tokens) &&
-		slices.Equal(d.tokens, d.prompt[:len(d.tokens)])
-	if d.grows {
-		d.Reused = len(d.tokens)
-		return []int{0}, nil
+	further := len(d.prompt) - len(d.held)
+	d.continues = d.held != nil && !d.stepFailed && further > 0 && further*d.StepCost <= len(d.held) &&
+		slices.Equal(d.held, d.prompt[:len(d.held)])
+	if d.continues {
+		d.Reused = len(d.held)
+		return []int{0}, nil // 0 is no handle: Begin and Drop do not read it
 	}
 	d.Reused = 0
-	d.Close()
+	d.Close() // frees the slot of the sequence before
 	return d.Decoder.Prefill(prompts)
 }
 
-// Begin begins the sequence, or appends the prompt's further tokens to it.
+// Begin begins the sequence from the prefix that Prefill computed, or, where Prefill found that the prompt
+// continues the sequence held in the slot, appends the prompt's further tokens to that by steps.
 func (d *Kept) Begin(rows []Row) error {
-	if !d.grows {
+	if !d.continues {
 		err := d.Decoder.Begin(rows)
 		if err == nil {
-			d.tokens = slices.Clone(d.prompt)
+			d.held = slices.Clone(d.prompt)
 		}
 		return err
 	}
-	for _, id := range d.prompt[len(d.tokens):] {
+	for _, id := range d.prompt[len(d.held):] {
 		rows[0].ID = id
-		if err := d.Step(rows); err != nil {
+		if err := d.Step(rows); err != nil { // Step also adds id to held; the last step samples the first token
 			d.Close()
 			return err
 		}
@@ -62,7 +64,7 @@ func (d *Kept) Begin(rows []Row) error {
 // Step appends a token to the sequence.
 func (d *Kept) Step(rows []Row) error {
 	err := d.Decoder.Step(rows)
-	d.tokens, d.broken = append(d.tokens, rows[0].ID), d.broken || err != nil
+	d.held, d.stepFailed = append(d.held, rows[0].ID), d.stepFailed || err != nil
 	return err
 }
 
@@ -71,15 +73,15 @@ func (d *Kept) Free(int) {}
 
 // Drop forgets a prefix that the decoder has computed.
 func (d *Kept) Drop(prefix int) {
-	if !d.grows {
+	if !d.continues {
 		d.Decoder.Drop(prefix)
 	}
 }
 
 // Close frees the slot.
 func (d *Kept) Close() {
-	if d.tokens != nil {
+	if d.held != nil {
 		d.Decoder.Free(0)
 	}
-	d.tokens, d.broken = nil, false
+	d.held, d.stepFailed = nil, false
 }

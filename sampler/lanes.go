@@ -20,15 +20,15 @@ type Lanes struct {
 // Lane is a single decoder.
 func Lane(d Decoder) Lanes { return Lanes{Decoders: []Decoder{d}, AtOnce: 1} }
 
-// Invariant returns l with decoders that give a sequence the same bits whatever is decoded beside it, until done is
-// called. A decoder of one slot needs nothing for that.
+// Invariant returns l with decoders that give a sequence the same bits whatever is decoded beside it and (on a CPU)
+// however many slots they have, until done is called. A decoder of one slot needs nothing for that.
 func (l Lanes) Invariant() (invariant Lanes, done func()) {
 	invariant = l
 	invariant.Decoders = slices.Clone(l.Decoders)
 	var all []*Invariant
 	for i, d := range l.Decoders {
 		if d.Slots() > 1 {
-			all = append(all, NewInvariant(d, Slots))
+			all = append(all, NewInvariant(d, InvariantToSlots))
 			invariant.Decoders[i] = all[len(all)-1]
 		}
 	}
@@ -45,20 +45,20 @@ func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done fu
 	if len(l.Decoders) == 1 {
 		return Sample(ctx, l.Decoders[0], opts, reqs, done)
 	}
-	var told sync.Mutex // held while done and opts.Token are called
+	var callbacks sync.Mutex // held while done or opts.Token runs
 	if token := opts.Token; token != nil {
-		opts.Token = func(t Token) { told.Lock(); defer told.Unlock(); token(t) }
+		opts.Token = func(t Token) { callbacks.Lock(); defer callbacks.Unlock(); token(t) }
 	}
-	one := func(r Response) {
-		told.Lock()
-		defer told.Unlock()
+	report := func(r Response) {
+		callbacks.Lock()
+		defer callbacks.Unlock()
 		if done != nil {
 			done(r)
 		}
 	}
 	var runs []*batch
-	for i, own := range spans(reqs, len(l.Decoders)) {
-		r, err := newBatch(l.Decoders[i], opts, reqs, own, one)
+	for i, ofLane := range spans(reqs, len(l.Decoders)) {
+		r, err := newBatch(l.Decoders[i], opts, reqs, ofLane, report)
 		if err != nil {
 			return nil, Stats{}, err
 		}
@@ -73,30 +73,30 @@ func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done fu
 	return all, stats, err
 }
 
-// run runs all lanes, AtOnce at the same time, and returns the responses that ended in
+// run runs the batch of each lane, AtOnce at the same time, and returns the responses that ended in
 // each, and the first error.
 func (l Lanes) run(ctx context.Context, runs []*batch) ([][]Response, error) {
 	ended := make([][]Response, len(runs))
-	if l.Rest != nil && l.AtOnce > 1 {
+	if l.Rest != nil && l.AtOnce > 1 { // the runtime's threads would take time from those of the lanes
 		wake, err := l.Rest()
 		if err != nil {
 			return ended, err
 		}
 		defer wake()
 	}
-	turns := make(chan struct{}, max(1, l.AtOnce))
+	running := make(chan struct{}, max(1, l.AtOnce))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, r := range runs {
 		group.Go(func() (err error) {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			r.pause = func(wait func()) { // another lane runs meanwhile
-				<-turns
+			running <- struct{}{}
+			defer func() { <-running }()
+			r.whileWaiting = func(wait func()) { // another lane runs meanwhile
+				<-running
 				wait()
-				turns <- struct{}{}
+				running <- struct{}{}
 			}
 			ended[i], err = r.run(ctx)
-			return err // later errors are caused by the first
+			return err // the first ends ctx, and so the other lanes
 		})
 	}
 	return ended, group.Wait()

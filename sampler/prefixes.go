@@ -28,20 +28,20 @@ const leastKept = 32
 // keptPrefixes are the prefixes that a Scheduler keeps when their calls have begun or ended.
 type keptPrefixes struct {
 	Parts
-	drop     func(prefix int)
-	part     int
-	anywhere bool
-	most     int           // number of tokens for which idle prefixes may have room
-	list     []*keptPrefix // the least recently used first
+	drop          func(prefix int)
+	partTokens    int
+	anyParts      bool
+	maxIdleTokens int           // number of tokens for which idle prefixes may have room
+	prefixes      []*keptPrefix // the least recently used one comes first
 }
 
 // A keptPrefix is a prompt, or its computed parts, or a prompt and its answer.
 type keptPrefix struct {
-	owner  string
-	handle int
-	ids    []int32
-	room   int
-	users  int // number of calls that compute it or have samples to start
+	owner       string
+	handle      int
+	ids         []int32
+	room        int
+	activeCalls int // number of calls that compute it or have samples to start
 }
 
 // KeepPrefixes makes the Scheduler keep computed prompts for later calls of the same Owner, the newest with
@@ -55,74 +55,75 @@ func (s *Scheduler) KeepPrefixes(tokens int) {
 	if d, is := d.(interface{ PromptParts() Parts }); is {
 		if p := d.PromptParts(); p != nil {
 			part, anywhere := p.Part()
-			s.together = manyPromptTokens
-			s.kept = &keptPrefixes{Parts: p, drop: s.d.Drop, part: part, anywhere: anywhere, most: tokens}
+			s.promptTokensAtOnce = manyPromptTokens
+			s.keptPrefixes = &keptPrefixes{Parts: p, drop: s.d.Drop, partTokens: part, anyParts: anywhere, maxIdleTokens: tokens}
 		}
 	}
 }
 
-// computePart computes the next part of a call's prompt. The first begins behind the longest beginning that a kept prefix
-// has; after the last part the call has its prefix and can be sampled.
+// computePart computes the next part of a call's prompt, at most partTokens. The first begins behind the tokens that the
+// call takes from a kept prefix. After the last part the call is computed and can be sampled.
 func (s *Scheduler) computePart(c *Call) error {
-	k := s.kept
-	if c.kept == nil {
+	k := s.keptPrefixes
+	if c.keptPrefix == nil {
 		var err error
-		if c.kept, err = k.open(c); err != nil {
+		if c.keptPrefix, err = k.openFor(c); err != nil {
 			return err
 		}
-		c.Cached = len(c.kept.ids)
+		c.Cached = len(c.keptPrefix.ids)
 	}
-	x := c.kept
+	x := c.keptPrefix
 	from := len(x.ids)
-	next := c.Prompt[from:min(from+k.part, len(c.Prompt))]
+	next := c.Prompt[from:min(from+k.partTokens, len(c.Prompt))]
 	if err := k.Append(x.handle, next); err != nil {
 		k.remove(x)
-		c.kept = nil
+		c.keptPrefix = nil
 		return err
 	}
 	s.stats.PrefillTokens += len(next)
 	if x.ids = c.Prompt[:from+len(next)]; len(x.ids) == len(c.Prompt) {
-		c.prefix, c.has = x.handle, true
+		c.prefix, c.computed = x.handle, true
 		s.stats.Prefills++
 		s.stats.Prompts++
 	}
 	return nil
 }
 
-// open opens a prefix for a call's prompt, behind what it has in common with one that is kept.
-func (k *keptPrefixes) open(c *Call) (*keptPrefix, error) {
-	from, n := k.longest(c)
+// openFor opens a prefix with room for a call's prompt. It begins with the n tokens that it can take from a kept one.
+// To make room it evicts prefixes that no call uses.
+func (k *keptPrefixes) openFor(c *Call) (*keptPrefix, error) {
+	from, n := k.longestShared(c)
 	handle := 0
 	if from != nil {
 		handle = from.handle
-		from.users++ // it is needed until it is copied
-		k.use(from)
+		from.activeCalls++ // evict must leave it until it is copied
+		k.markUsed(from)
 	}
 	k.evict(len(c.Prompt))
 	opened, err := k.Open(handle, n, len(c.Prompt))
-	if err != nil && len(k.list) > 0 { // perhaps memory is short
-		k.evict(k.most)
+	if err != nil && len(k.prefixes) > 0 { // perhaps memory is short
+		k.evict(k.maxIdleTokens) // room for all: removes each that no call uses
 		opened, err = k.Open(handle, n, len(c.Prompt))
 	}
 	if from != nil {
-		from.users--
+		from.activeCalls--
 	}
 	if err != nil {
 		return nil, err
 	}
-	x := &keptPrefix{owner: c.Owner, handle: opened, ids: c.Prompt[:n], room: len(c.Prompt), users: 1}
-	k.list = append(k.list, x)
+	x := &keptPrefix{owner: c.Owner, handle: opened, ids: c.Prompt[:n], room: len(c.Prompt), activeCalls: 1}
+	k.prefixes = append(k.prefixes, x)
 	return x, nil
 }
 
-// longest returns the kept prefix with which a prompt has most in common, and how many tokens
+// longestShared returns the kept prefix with which a prompt has most in common, and how many tokens
 // it can take from that.
-func (k *keptPrefixes) longest(c *Call) (from *keptPrefix, n int) {
-	for _, x := range k.list {
+func (k *keptPrefixes) longestShared(c *Call) (from *keptPrefix, n int) {
+	for _, x := range k.prefixes {
 		if x.owner != c.Owner {
 			continue
 		}
-		same := k.usable(common(x.ids, c.Prompt[:len(c.Prompt)-1])) // the last token's state has to be computed
+		same := k.reusable(common(x.ids, c.Prompt[:len(c.Prompt)-1])) // the last token's state has to be computed
 		if same >= leastKept && same >= n {
 			from, n = x, same
 		}
@@ -130,12 +131,12 @@ func (k *keptPrefixes) longest(c *Call) (from *keptPrefix, n int) {
 	return from, n
 }
 
-// usable is how many of n tokens a prompt can take from another.
-func (k *keptPrefixes) usable(n int) int {
-	if k.anywhere {
+// reusable is how many of n tokens a prompt can take from another.
+func (k *keptPrefixes) reusable(n int) int {
+	if k.anyParts {
 		return n
 	}
-	return n / k.part * k.part
+	return n / k.partTokens * k.partTokens
 }
 
 // common is how many ids two texts have in common at their beginnings.
@@ -149,44 +150,45 @@ func common(x, y []int32) int {
 	return n
 }
 
-// use makes a prefix the most recently used.
-func (k *keptPrefixes) use(x *keptPrefix) {
-	i := slices.Index(k.list, x)
-	k.list = append(slices.Delete(k.list, i, i+1), x)
+// markUsed makes a prefix the most recently used.
+func (k *keptPrefixes) markUsed(x *keptPrefix) {
+	i := slices.Index(k.prefixes, x)
+	k.prefixes = append(slices.Delete(k.prefixes, i, i+1), x)
 }
 
-// release ends a call's use of its prefix, and forgets what another prefix has, too.
+// release ends a call's use of its prefix x. After its last use x is removed if it is too short for later prompts or
+// another prefix has all of it, too; otherwise idle prefixes are removed of which x has all.
 func (k *keptPrefixes) release(x *keptPrefix) {
-	if x.users--; x.users > 0 {
+	if x.activeCalls--; x.activeCalls > 0 {
 		return
 	}
-	k.use(x)
-	if k.usable(len(x.ids)) < leastKept || k.within(x) {
+	k.markUsed(x)
+	if k.reusable(len(x.ids)) < leastKept || k.isCovered(x) {
 		k.remove(x)
 		return
 	}
-	for _, y := range slices.Clone(k.list) {
-		if y != x && y.users == 0 && y.owner == x.owner && common(y.ids, x.ids) >= k.usable(len(y.ids)) {
+	for _, y := range slices.Clone(k.prefixes) {
+		if y != x && y.activeCalls == 0 && y.owner == x.owner && common(y.ids, x.ids) >= k.reusable(len(y.ids)) {
 			k.remove(y)
 		}
 	}
-	k.evict(0)
+	k.evict(0) // x is idle from now on
 }
 
-// within reports whether another prefix has all that a later prompt could take from x.
-func (k *keptPrefixes) within(x *keptPrefix) bool {
-	return slices.ContainsFunc(k.list, func(y *keptPrefix) bool {
-		return y != x && y.owner == x.owner && k.usable(common(x.ids, y.ids)) == k.usable(len(x.ids)) && len(y.ids) > len(x.ids)
+// isCovered reports whether another prefix has all that a later prompt could take from x.
+func (k *keptPrefixes) isCovered(x *keptPrefix) bool {
+	return slices.ContainsFunc(k.prefixes, func(y *keptPrefix) bool {
+		return y != x && y.owner == x.owner && k.reusable(common(x.ids, y.ids)) == k.reusable(len(x.ids)) && len(y.ids) > len(x.ids)
 	})
 }
 
 // evict removes the idle prefixes that were used least recently, until there is room for so many tokens.
 func (k *keptPrefixes) evict(room int) {
-	for _, x := range k.list {
+	for _, x := range k.prefixes {
 		room += x.room
 	}
-	for _, x := range slices.Clone(k.list) {
-		if room > k.most && x.users == 0 {
+	for _, x := range slices.Clone(k.prefixes) {
+		if room > k.maxIdleTokens && x.activeCalls == 0 {
 			k.remove(x)
 			room -= x.room
 		}
@@ -195,28 +197,28 @@ func (k *keptPrefixes) evict(room int) {
 
 func (k *keptPrefixes) remove(x *keptPrefix) {
 	k.drop(x.handle)
-	k.list = slices.DeleteFunc(k.list, func(y *keptPrefix) bool { return y == x })
+	k.prefixes = slices.DeleteFunc(k.prefixes, func(y *keptPrefix) bool { return y == x })
 }
 
-// save keeps the sequence of a slot whose only response has ended, where its steps have the bits of a
+// saveSlot keeps the sequence of a slot whose only response has ended, where its steps have the bits of a
 // prompt. An error leaves it out.
-func (k *keptPrefixes) save(slot int, q *sequence) {
-	if !k.anywhere || q.call.Samples > 1 {
+func (k *keptPrefixes) saveSlot(slot int, q *sequence) {
+	if !k.anyParts || q.call.Samples > 1 {
 		return
 	}
 	handle, n, err := k.Save(slot)
 	if err != nil {
 		return
 	}
-	x := &keptPrefix{owner: q.call.Owner, handle: handle, ids: q.tokens()[:n], room: n, users: 1}
-	k.list = append(k.list, x)
+	x := &keptPrefix{owner: q.call.Owner, handle: handle, ids: q.tokens()[:n], room: n, activeCalls: 1}
+	k.prefixes = append(k.prefixes, x)
 	k.release(x)
 }
 
 // close drops all prefixes.
 func (k *keptPrefixes) close() {
-	for _, x := range k.list {
+	for _, x := range k.prefixes {
 		k.drop(x.handle)
 	}
-	k.list = nil
+	k.prefixes = nil
 }

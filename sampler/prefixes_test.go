@@ -80,7 +80,7 @@ type served struct {
 
 func serving(t *testing.T, slots, part int, anywhere bool, most int) served {
 	d := &partsDecoder{fakeDecoder: newFake(slots, 4000), part: part, anywhere: anywhere, rooms: map[int]int{}}
-	s, err := NewScheduler(NewInvariant(d, Neighbours))
+	s, err := NewScheduler(NewInvariant(d, InvariantToNeighbours))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestKeptPrefixesAreBounded(t *testing.T) {
 		r, _ := s.ask("a", prompt, 40)
 		prompt = slices.Concat(prompt, r.IDs, someIDs(uint64(len(prompt)), 10))
 	}
-	if n := len(s.kept.list); n != 1 {
+	if n := len(s.keptPrefixes.prefixes); n != 1 {
 		t.Errorf("a conversation is kept %d times", n)
 	}
 }

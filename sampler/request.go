@@ -221,7 +221,7 @@ func (o Options) validate() error {
 }
 
 // way returns how sample number k of the call chooses its tokens.
-func (c *Call) way(k int) Sampling {
+func (c *Call) samplingOf(k int) Sampling {
 	if c.LastGreedy && k == c.Samples-1 {
 		return Sampling{Greedy: true, Temperature: c.Temperature, TopP: 1, MaxNewTokens: c.MaxNewTokens}
 	}

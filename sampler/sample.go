@@ -39,13 +39,14 @@ func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done f
 // A batch is a Scheduler whose calls are all queued at the start and end together if one fails.
 type batch struct {
 	*Scheduler
-	pause     func(func())
-	responses []Response // responses of all requests, in the order in which they are returned
-	err       error      // the first error
+	whileWaiting func(wait func()) // calls wait; a lane lets another run meanwhile
+	responses    []Response        // responses of all requests, in the order in which they are returned
+	err          error             // the first error
 }
 
-// newBatch checks all requests and returns a batch of a span of them.
-func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Response)) (*batch, error) {
+// newBatch checks all requests, so that each of several lanes refuses the same ones, and returns a batch of those in
+// the span ofLane. Its run calls done, if not nil, with each response.
+func newBatch(d Decoder, opts Options, reqs []Request, ofLane span, done func(Response)) (*batch, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -53,21 +54,21 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 	if err != nil {
 		return nil, err
 	}
-	s.together = cmp.Or(opts.PrefillTokens, defaultPrefillTokens)
-	b := &batch{Scheduler: s, pause: func(wait func()) { wait() }}
+	s.promptTokensAtOnce = cmp.Or(opts.PrefillTokens, defaultPrefillTokens)
+	b := &batch{Scheduler: s, whileWaiting: func(wait func()) { wait() }}
 	total := 0
 	for i, q := range reqs {
 		if err := q.validate(i, opts.Greedy); err != nil {
 			return nil, err
 		}
-		long := q.fits(i, d.MaxTokens())
-		if long != nil && !opts.DropLong {
-			return nil, long
+		tooLong := q.fits(i, d.MaxTokens())
+		if tooLong != nil && !opts.DropLong {
+			return nil, tooLong
 		}
-		if !own.has(i) {
+		if !ofLane.has(i) {
 			continue
 		}
-		if long != nil {
+		if tooLong != nil {
 			s.stats.Dropped++
 			continue
 		}
@@ -96,20 +97,19 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 func (b *batch) run(ctx context.Context) ([]Response, error) {
 	defer func() { b.Close(b.err) }()
 	for {
-		// A first token may end its response, so this can take several rounds.
-		for ctx.Err() == nil && b.begin() {
+		for ctx.Err() == nil && b.beginWaiting() { // again where a first token ended its response and so freed a slot
 		}
 		if b.err == nil && !b.idle() && ctx.Err() != nil {
 			b.err = fmt.Errorf("sampler: stopped after %d of %d responses: %w", b.stats.Responses, len(b.responses), ctx.Err())
 		}
 		if b.err != nil || b.idle() {
-			// A response that has not ended has no reason for it yet.
-			return slices.DeleteFunc(b.responses, func(p Response) bool { return p.Finish == "" }), b.err
+			return slices.DeleteFunc(b.responses, func(p Response) bool { return p.Finish == "" }), b.err // "": has not ended
 		}
 		b.receive()
-		b.advance()
-		if more := len(b.queue) > 0 && b.busy < len(b.slots); b.waiting > 0 && b.waiting == b.busy && !more {
-			b.pause(func() { // all sequences wait for an observation
+		b.stepAll()
+		canBegin := len(b.queue) > 0 && b.busy < len(b.slots)
+		if b.waiting > 0 && b.waiting == b.busy && !canBegin { // all sequences wait for an observation
+			b.whileWaiting(func() {
 				select {
 				case <-b.arrivals.Come():
 				case <-ctx.Done():

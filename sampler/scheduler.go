@@ -19,12 +19,12 @@ type Call struct {
 	// Failed is called instead, once, if the call cannot be answered to its end.
 	Failed func(error)
 
-	index   int         // index among the requests of Sample
-	prefix  int         // the handle of the prompt, once it is computed
-	has     bool        // the prefix exists
-	kept    *keptPrefix // the prefix, if it is one that may be kept
-	started int         // number of samples that have or had a slot
-	over    bool        // the call was cancelled or has failed
+	index      int         // index among the requests of Sample
+	prefix     int         // the handle of the prompt, once it is computed
+	computed   bool        // the prefix exists
+	keptPrefix *keptPrefix // the prefix, if it is one that may be kept
+	started    int         // number of samples that have or had a slot
+	over       bool        // the call was cancelled or has failed
 }
 
 // A Scheduler moves the sequences of calls on together. Calls may come while others are being answered, and
@@ -35,16 +35,16 @@ type Call struct {
 //
 // A Scheduler is used by one goroutine at a time. The decoder must have no sequences.
 type Scheduler struct {
-	d        Decoder
-	together int // prompts of up to this many tokens are computed together, or one by one before a step
-	slots    []sequence
-	busy     int // number of slots in use
-	waiting  int // number of slots in use whose sequences wait for an observation
-	arrivals Queue[arrival]
-	queue    []*Call       // calls with samples that have no slot yet; the prompts of the first ones are computed
-	rows     []Row         // rows of the newest call of the decoder
-	kept     *keptPrefixes // prefixes of earlier calls; nil if none are kept
-	stats    Stats
+	d                  Decoder
+	promptTokensAtOnce int // most tokens of several prompts that one prefill computes
+	slots              []sequence
+	busy               int // number of slots in use
+	waiting            int // number of slots in use whose sequences wait for an observation
+	arrivals           Queue[arrival]
+	queue              []*Call       // calls with samples that have no slot yet; the prompts of the first ones are computed
+	rows               []Row         // rows of the newest call of the decoder
+	keptPrefixes       *keptPrefixes // prefixes of earlier calls; nil if none are kept
+	stats              Stats
 }
 
 // NewScheduler takes over a decoder.
@@ -80,13 +80,13 @@ func (s *Scheduler) Add(c *Call) error {
 func (s *Scheduler) Cancel(c *Call) {
 	for slot := range s.slots {
 		if s.slots[slot].call == c {
-			s.free(slot)
+			s.freeSlot(slot)
 		}
 	}
 	if i := slices.Index(s.queue, c); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
 	}
-	s.drop(c)
+	s.dropPrompt(c)
 	c.over = true
 }
 
@@ -103,33 +103,33 @@ const manyPromptTokens = 512
 // whether it can be called again before another call or an observation comes.
 func (s *Scheduler) Step() bool {
 	s.receive()
-	for before := s.stats.PrefillTokens; s.begin() && s.stats.PrefillTokens-before < fewPromptTokens; {
+	for before := s.stats.PrefillTokens; s.beginWaiting() && s.stats.PrefillTokens-before < fewPromptTokens; {
 	}
-	s.advance()
+	s.stepAll()
 	return s.busy > s.waiting || len(s.queue) > 0 && s.busy < len(s.slots)
 }
 
 func (s *Scheduler) idle() bool { return s.busy == 0 && len(s.queue) == 0 }
 
-// begin begins samples of waiting calls in the free slots. It reports whether there were calls and slots.
-func (s *Scheduler) begin() bool {
+// beginWaiting begins samples of waiting calls in the free slots. It reports whether there were calls and slots.
+func (s *Scheduler) beginWaiting() bool {
 	if s.busy == len(s.slots) || len(s.queue) == 0 {
 		return false
 	}
 	s.prefill()
-	s.start()
+	s.startSamples()
 	return true
 }
 
-// prefill computes the next prompts in the queue: as many as the free slots need in
-// addition to computed ones, and as may be computed together.
+// prefill computes the next prompts in the queue: as many as the free slots need in addition to computed ones, and at
+// most promptTokensAtOnce of several. Where prefixes are kept it computes the next part of each until one needs more.
 func (s *Scheduler) prefill() {
-	free, tokens := len(s.slots)-s.busy, 0
+	free, tokens := len(s.slots)-s.busy, 0 // free: slots that the calls so far do not fill
 	var calls []*Call
 	var prompts [][]int32
 	for _, c := range s.queue {
-		if !c.has {
-			if free <= 0 || len(calls) > 0 && tokens+len(c.Prompt) > s.together {
+		if !c.computed {
+			if free <= 0 || len(calls) > 0 && tokens+len(c.Prompt) > s.promptTokensAtOnce {
 				break
 			}
 			calls, prompts = append(calls, c), append(prompts, c.Prompt)
@@ -140,12 +140,12 @@ func (s *Scheduler) prefill() {
 	if len(calls) == 0 {
 		return
 	}
-	if s.kept != nil {
+	if s.keptPrefixes != nil {
 		for _, c := range calls {
 			if err := s.computePart(c); err != nil {
-				s.refuse(c, fmt.Errorf("sampler: prefill of a prompt of %d tokens: %w", len(c.Prompt), err))
-			} else if !c.has {
-				break // later calls do not begin before it
+				s.failCall(c, fmt.Errorf("sampler: prefill of a prompt of %d tokens: %w", len(c.Prompt), err))
+			} else if !c.computed {
+				break // its next part comes before later calls
 			}
 		}
 		return
@@ -158,20 +158,20 @@ func (s *Scheduler) prefill() {
 		err = fmt.Errorf("the decoder returned %d prefixes", len(handles))
 	}
 	if err != nil {
-		s.fail(calls, fmt.Errorf("sampler: prefill of %d prompts from request %d on: %w", len(prompts), calls[0].index, err))
+		s.failCalls(calls, fmt.Errorf("sampler: prefill of %d prompts from request %d on: %w", len(prompts), calls[0].index, err))
 		return
 	}
 	for i, c := range calls {
-		c.prefix, c.has = handles[i], true
+		c.prefix, c.computed = handles[i], true
 	}
 	s.stats.Prefills++
 	s.stats.Prompts += len(handles)
 	s.stats.PrefillTokens += tokens
 }
 
-// start begins samples of the computed prompts in the free slots, drops the
-// prefixes that have no sample left to start, and takes the first tokens.
-func (s *Scheduler) start() {
+// startSamples begins samples of the computed prompts in the free slots, and gives them their first tokens. Calls
+// whose samples have all started lose their prefix and leave the queue.
+func (s *Scheduler) startSamples() {
 	s.rows = s.rows[:0]
 	next := 0 // in the queue
 	for slot := range s.slots {
@@ -182,11 +182,11 @@ func (s *Scheduler) start() {
 		if next < len(s.queue) && s.queue[next].started == s.queue[next].Samples {
 			next++
 		}
-		if next == len(s.queue) || !s.queue[next].has {
+		if next == len(s.queue) || !s.queue[next].computed {
 			break
 		}
 		q.begin(s.queue[next], s.d.MaxTokens())
-		u, _ := q.uniform() // a given list has at least one
+		u, _ := q.uniform() // no error: a list of the user has at least one
 		s.rows = append(s.rows, q.row(slot, q.call.prefix, u))
 	}
 	s.busy += len(s.rows)
@@ -194,40 +194,41 @@ func (s *Scheduler) start() {
 		return
 	}
 	for len(s.queue) > 0 && s.queue[0].started == s.queue[0].Samples {
-		s.drop(s.queue[0])
+		s.dropPrompt(s.queue[0])
 		s.queue = s.queue[1:]
 	}
 	s.giveTokens()
 }
 
-// advance extends every sequence by one token.
-func (s *Scheduler) advance() {
+// stepAll runs a Step of the decoder, which extends every sequence by one token: the one that was sampled last, or the
+// next one of an observation. A sequence that waits for an observation keeps its slot, so its row is part of the step.
+func (s *Scheduler) stepAll() {
 	s.rows = s.rows[:0]
 	for slot := range s.slots {
 		q := &s.slots[slot]
 		if q.call == nil {
 			continue
 		}
-		row := q.row(slot, 0, 0)
-		row.ID, row.Idle, row.Top = q.feed[0], q.waits, 0
-		if len(q.feed) == 1 && !q.waits {
+		row := q.row(slot, 0, 0) // a Step reads no prefix; the uniform follows
+		row.ID, row.Idle, row.Top = q.unfed[0], q.awaiting, 0
+		if len(q.unfed) == 1 && !q.awaiting { // only what is sampled after the last one is used
 			var err error
 			row.Top = q.call.Top
 			if row.Uniform, err = q.uniform(); err != nil {
-				s.refuse(q.call, err)
+				s.failCall(q.call, err)
 				continue
 			}
 		}
 		s.rows = append(s.rows, row)
 	}
-	// earlier rows may belong to the same call as a refused row
+	// A call that failed has ended all its sequences, some of which have rows already.
 	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool { return s.slots[r.Slot].call == nil })
 	n := len(s.rows) - s.waiting
 	if n == 0 {
 		return
 	}
 	if err := s.d.Step(s.rows); err != nil {
-		s.fail(s.calls(s.rows), fmt.Errorf("sampler: step with %d sequences: %w", n, err))
+		s.failCalls(s.callsOf(s.rows), fmt.Errorf("sampler: step with %d sequences: %w", n, err))
 		return
 	}
 	s.stats.Steps++
@@ -235,21 +236,22 @@ func (s *Scheduler) advance() {
 	s.giveTokens()
 }
 
-// giveTokens gives the decoder's tokens to the sequences.
+// giveTokens gives each sequence of s.rows the token that the decoder sampled for it, calls Token with it, and where it
+// ends a turn or the response, has the sequence wait for an observation or ends it.
 func (s *Scheduler) giveTokens() {
 	for _, row := range s.rows {
 		q := &s.slots[row.Slot]
 		c := q.call
 		if c == nil || row.Idle {
-			continue // a callback cancelled the call, or another sample of it failed
+			continue // a callback cancelled the call, or another sample of it failed; or it waits
 		}
-		if len(q.feed) > 1 {
-			q.feed = q.feed[1:] // the token of an observation follows
+		if len(q.unfed) > 1 { // another token of the observation follows, so what was sampled is not used
+			q.unfed = q.unfed[1:]
 			continue
 		}
 		finish, stop, err := q.add(row.Out)
 		if err != nil {
-			s.refuse(c, err)
+			s.failCall(c, err)
 			continue
 		}
 		s.stats.Tokens++
@@ -257,7 +259,7 @@ func (s *Scheduler) giveTokens() {
 			c.Token(Token{Request: c.index, Sample: q.sample, ID: row.Out.ID, LogProb: row.Out.LogProb, Likeliest: row.Out.Likeliest})
 		}
 		switch {
-		case finish == "" || q.call != c:
+		case finish == "" || q.call != c: // it continues, or Token cancelled the call
 		case c.Turn != nil && (finish == Stop || !q.full()):
 			s.awaitObservation(row.Slot, finish, stop)
 		default:
@@ -270,14 +272,15 @@ func (s *Scheduler) giveTokens() {
 func (s *Scheduler) end(slot int, r Response) {
 	c := s.slots[slot].call
 	s.stats.Responses++
-	if s.kept != nil {
-		s.kept.save(slot, &s.slots[slot])
+	if s.keptPrefixes != nil {
+		s.keptPrefixes.saveSlot(slot, &s.slots[slot])
 	}
-	s.free(slot)
+	s.freeSlot(slot)
 	c.Done(r)
 }
 
-// recompute computes a slot's sequence anew with its observation, and takes the next token.
+// recompute computes all tokens of a slot's sequence anew, as a prompt that ends with its observation, begins the
+// sequence from that in the same slot, and gives it the next token.
 func (s *Scheduler) recompute(slot int) {
 	q := &s.slots[slot]
 	tokens := q.tokens()
@@ -287,13 +290,13 @@ func (s *Scheduler) recompute(slot int) {
 		handles, err = s.d.Prefill([][]int32{tokens})
 	}
 	if err != nil {
-		s.refuse(q.call, fmt.Errorf("sampler: after an observation: %w", err))
+		s.failCall(q.call, fmt.Errorf("sampler: after an observation: %w", err))
 		return
 	}
 	defer s.d.Drop(handles[0])
 	s.stats.Prefills++
 	s.stats.PrefillTokens += len(tokens)
-	q.feed = q.feed[len(q.feed)-1:]
+	q.unfed = q.unfed[len(q.unfed)-1:] // at most one, as where giveTokens uses the sampled token
 	s.d.Free(slot)
 	s.rows = append(s.rows[:0], q.row(slot, handles[0], u))
 	if s.beginRows("after observations") {
@@ -308,59 +311,59 @@ func (s *Scheduler) beginRows(what string) (ok bool) {
 		return false
 	}
 	if err := s.d.Begin(s.rows); err != nil {
-		calls := s.calls(s.rows)
+		calls := s.callsOf(s.rows)
 		for _, row := range s.rows {
 			s.slots[row.Slot].call = nil // its row has taken no slot
 		}
 		s.busy -= len(s.rows)
-		s.fail(calls, fmt.Errorf("sampler: start of %d sequences %s: %w", len(s.rows), what, err))
+		s.failCalls(calls, fmt.Errorf("sampler: start of %d sequences %s: %w", len(s.rows), what, err))
 		return false
 	}
 	return true
 }
 
-// calls lists the call of each row.
-func (s *Scheduler) calls(rows []Row) (calls []*Call) {
+// callsOf lists the call of each row.
+func (s *Scheduler) callsOf(rows []Row) (calls []*Call) {
 	for _, row := range rows {
 		calls = append(calls, s.slots[row.Slot].call)
 	}
 	return calls
 }
 
-// fail ends calls with an error.
-func (s *Scheduler) fail(calls []*Call, err error) {
+// failCalls ends calls with an error.
+func (s *Scheduler) failCalls(calls []*Call, err error) {
 	for _, c := range calls {
-		s.refuse(c, err)
+		s.failCall(c, err)
 	}
 }
 
-// refuse ends a call with an error, unless a callback has ended it.
-func (s *Scheduler) refuse(c *Call, err error) {
+// failCall ends a call with an error, unless a callback has ended it.
+func (s *Scheduler) failCall(c *Call, err error) {
 	if !c.over {
 		s.Cancel(c)
 		c.Failed(err)
 	}
 }
 
-func (s *Scheduler) free(slot int) {
+func (s *Scheduler) freeSlot(slot int) {
 	q := &s.slots[slot]
-	if q.waits {
+	if q.awaiting {
 		s.waiting--
 	}
-	q.call, q.text, q.waits, q.ended = nil, nil, false, Response{}
+	q.call, q.text, q.awaiting, q.endedTurn = nil, nil, false, Response{}
 	s.busy--
 	s.d.Free(slot)
 }
 
-// drop forgets the prompt of a call.
-func (s *Scheduler) drop(c *Call) {
+// dropPrompt forgets the prompt of a call.
+func (s *Scheduler) dropPrompt(c *Call) {
 	switch {
-	case c.kept != nil:
-		s.kept.release(c.kept)
-	case c.has:
+	case c.keptPrefix != nil:
+		s.keptPrefixes.release(c.keptPrefix)
+	case c.computed:
 		s.d.Drop(c.prefix)
 	}
-	c.kept, c.has = nil, false
+	c.keptPrefix, c.computed = nil, false
 }
 
 // Close ends all remaining calls with an error. The decoder is free again.
@@ -372,8 +375,8 @@ func (s *Scheduler) Close(err error) {
 			calls = append(calls, q.call)
 		}
 	}
-	s.fail(calls, err)
-	if s.kept != nil {
-		s.kept.close()
+	s.failCalls(calls, err)
+	if s.keptPrefixes != nil {
+		s.keptPrefixes.close()
 	}
 }

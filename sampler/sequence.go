@@ -8,59 +8,59 @@ import (
 // A sequence is the response growing in a slot. Its slices are reused for the next
 // response, so that the loop allocates only when a response ends.
 type sequence struct {
-	call     *Call // nil if the slot is free
-	sample   int
-	way      Sampling
-	limit    int        // largest number of tokens of the sequence
-	most     int        // largest number of sampled tokens at the end of the turn; 0 is not a bound
-	feed     []int32    // tokens that the decoder does not have yet; a sampled token follows the last one
-	given    []Observed // observed tokens, see Response
-	observed int        // number of tokens in given
-	waits    bool       // it waits for an observation
-	ended    Response   // while it waits, the turn that ended
-	text     TextDecoder
-	stops    stops         // stop strings of the turn
-	tail     []byte        // end of its text; see stops.find
-	had      map[int32]int // for steered: how often the response has each token that it or the prompt has
-	form     Constraint    // of the turn, nil for none
-	allowed  []uint64      // ids that may follow, nil for all
-	ends     bool          // the turn may end
-	ids      []int32
-	logp     []float32
-	entropy  []float32
-	kept     [][]int32
+	call           *Call // nil if the slot is free
+	sample         int
+	sampling       Sampling
+	maxTokens      int        // largest number of tokens after the prompt
+	turnEnd        int        // number of sampled tokens at which the turn ends; 0 is not a bound
+	unfed          []int32    // tokens that the decoder does not have yet; a sampled token follows the last one
+	observations   []Observed // observed tokens, see Response
+	observedTokens int        // number of tokens in observations
+	awaiting       bool       // it waits for an observation
+	endedTurn      Response   // while it waits, the turn that ended
+	text           TextDecoder
+	stops          stops         // stop strings of the turn
+	tail           []byte        // end of its text; see stops.find
+	tokenCounts    map[int32]int // for steered: how often the response has each token that it or the prompt has
+	constraint     Constraint    // of the turn, nil for none
+	allowed        []uint64      // ids that may follow, nil for all
+	mayEnd         bool          // the turn may end
+	ids            []int32
+	logp           []float32
+	entropy        []float32
+	kept           [][]int32
 }
 
 // begin makes the sequence the next sample of a call, in a slot of maxTokens tokens.
 func (q *sequence) begin(c *Call, maxTokens int) {
-	q.call, q.sample, q.way = c, c.started, c.way(c.started)
+	q.call, q.sample, q.sampling = c, c.started, c.samplingOf(c.started)
 	c.started++
-	q.limit = min(q.way.MaxNewTokens, maxTokens-len(c.Prompt))
+	q.maxTokens = min(q.sampling.MaxNewTokens, maxTokens-len(c.Prompt))
 	q.ids, q.logp, q.entropy, q.kept = q.ids[:0], q.logp[:0], q.entropy[:0], nil
-	q.feed, q.given, q.observed, q.waits = q.feed[:0], nil, 0, false
-	q.steer()
-	q.turn(c.TurnTokens)
+	q.unfed, q.observations, q.observedTokens, q.awaiting = q.unfed[:0], nil, 0, false
+	q.countPrompt()
+	q.beginTurn(c.TurnTokens)
 }
 
 // row is the sequence's in a call of the decoder.
 func (q *sequence) row(slot, prefix int, u float32) Row {
-	return Row{Slot: slot, Prefix: prefix, Uniform: u, Way: q.way, Top: q.call.Top, Kept: q.call.Kept, Score: q.scoring(), Masked: q.had == nil}
+	return Row{Slot: slot, Prefix: prefix, Uniform: u, Way: q.sampling, Top: q.call.Top, Kept: q.call.Kept, Score: q.chooseBy(), Masked: q.tokenCounts == nil}
 }
 
-// turn begins a turn of at most so many tokens, if that is not 0. A stop string must lie inside one turn.
-func (q *sequence) turn(most int) {
-	q.tail, q.most = q.tail[:0], 0
+// beginTurn begins a turn of at most so many tokens, if that is not 0. A stop string must lie inside one turn.
+func (q *sequence) beginTurn(most int) {
+	q.tail, q.turnEnd = q.tail[:0], 0
 	if most > 0 {
-		q.most = len(q.ids) + most
+		q.turnEnd = len(q.ids) + most
 	}
 	q.text = nil
 	if len(q.call.Stops) > 0 {
 		q.text, q.stops = q.call.Text(), newStops(q.call.Stops)
 	}
-	q.form = nil
+	q.constraint = nil
 	if q.call.Constraint != nil {
-		q.form = q.call.Constraint()
-		q.allowed, q.ends, _ = q.form.Next() // an error comes again behind the first token
+		q.constraint = q.call.Constraint()
+		q.allowed, q.mayEnd, _ = q.constraint.Next() // an error comes again behind the first token
 	}
 }
 
@@ -68,7 +68,7 @@ func (q *sequence) turn(most int) {
 func (q *sequence) uniform() (float32, error) {
 	t, c := len(q.ids), q.call
 	switch {
-	case q.way.Greedy:
+	case q.sampling.Greedy:
 		return 0, nil
 	case c.Uniforms == nil:
 		return Uniform(c.Seed, c.ID, c.First+q.sample, t), nil
@@ -78,8 +78,8 @@ func (q *sequence) uniform() (float32, error) {
 	return 0, fmt.Errorf("sampler: request %d (id %d), sample %d: the %d uniforms given are used up and the response has not ended", c.index, c.ID, q.sample, t)
 }
 
-// add appends a token of the decoder. If that ends the sequence, finish says why, and
-// stop is the stop string, if one ended it.
+// add appends a token that the decoder sampled. If it ends the turn, finish says why, and stop is the stop string,
+// if one ended it. Otherwise the turn's constraint says which tokens may follow.
 func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 	c := q.call
 	// x-x is NaN for NaN and for the infinities.
@@ -89,14 +89,14 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 			c.index, c.ID, q.sample, len(q.ids), x.ID, x.LogProb, x.Entropy)
 	}
 	q.ids = append(q.ids, x.ID)
-	q.feed = append(q.feed[:0], x.ID)
+	q.unfed = append(q.unfed[:0], x.ID)
 	q.logp = append(q.logp, x.LogProb)
 	q.entropy = append(q.entropy, x.Entropy)
-	if q.kept != nil || len(x.Kept) > 0 {
+	if q.kept != nil || len(x.Kept) > 0 { // nil for tokens before the first that has any
 		q.kept = append(append(q.kept, make([][]int32, len(q.ids)-1-len(q.kept))...), x.Kept)
 	}
-	if q.had != nil {
-		q.had[x.ID]++
+	if q.tokenCounts != nil {
+		q.tokenCounts[x.ID]++
 	}
 	switch {
 	case slices.Contains(c.EOS, x.ID):
@@ -108,12 +108,12 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 			return Stop, c.Stops[found], nil
 		}
 	}
-	if q.full() || len(q.ids) == q.most {
+	if q.full() || len(q.ids) == q.turnEnd {
 		return Length, "", nil
 	}
-	if q.form != nil {
-		q.form.Add(x.ID)
-		if err = q.constrain(); err == nil && q.isOver() {
+	if q.constraint != nil {
+		q.constraint.Add(x.ID)
+		if err = q.readConstraint(); err == nil && q.isOver() {
 			return Stop, "", nil
 		}
 	}
@@ -125,27 +125,27 @@ func (q *sequence) response(why Finish, stop string) Response {
 	return Response{
 		Request: q.call.index, Sample: q.sample,
 		IDs: slices.Clone(q.ids), LogProb: slices.Clone(q.logp), Entropy: slices.Clone(q.entropy), Kept: slices.Clone(q.kept),
-		Finish: why, Stop: stop, Observed: slices.Clip(q.given),
+		Finish: why, Stop: stop, Observed: slices.Clip(q.observations),
 	}
 }
 
 // full says whether the sequence has no room for another token.
-func (q *sequence) full() bool { return len(q.ids)+q.observed == q.limit }
+func (q *sequence) full() bool { return len(q.ids)+q.observedTokens == q.maxTokens }
 
 // tokens returns the sequence's prompt and all that follows it.
 func (q *sequence) tokens() []int32 {
-	all, _ := Response{IDs: q.ids, Observed: q.given}.Tokens()
+	all, _ := Response{IDs: q.ids, Observed: q.observations}.Tokens()
 	return slices.Concat(q.call.Prompt, all)
 }
 
 // observe continues after a turn, if there is room for the observation and one more token.
 func (q *sequence) observe(o Observation) bool {
-	if len(q.ids)+q.observed+len(o.IDs) >= q.limit {
+	if len(q.ids)+q.observedTokens+len(o.IDs) >= q.maxTokens {
 		return false
 	}
-	q.given = append(q.given, Observed{len(q.ids), o.IDs})
-	q.observed += len(o.IDs)
-	q.feed = append(q.feed, o.IDs...)
-	q.turn(o.TurnTokens)
+	q.observations = append(q.observations, Observed{len(q.ids), o.IDs})
+	q.observedTokens += len(o.IDs)
+	q.unfed = append(q.unfed, o.IDs...)
+	q.beginTurn(o.TurnTokens)
 	return true
 }

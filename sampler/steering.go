@@ -24,20 +24,20 @@ func (s *Steering) On() bool {
 	return len(s.Bias) > 0 || s.Presence != 0 || s.Frequency != 0 || s.Repetition != 0 && s.Repetition != 1 || s.MinTokens > 0
 }
 
-// steer begins to count the tokens of a sequence, if a Steering has to know them.
-func (q *sequence) steer() {
-	q.had = nil
+// countPrompt begins to count the tokens of a sequence, if a Steering has to know them.
+func (q *sequence) countPrompt() {
+	q.tokenCounts = nil
 	if q.call.Steering.On() {
-		q.had = map[int32]int{}
+		q.tokenCounts = map[int32]int{}
 		for _, id := range q.call.Prompt {
-			q.had[id] = 0
+			q.tokenCounts[id] = 0
 		}
 	}
 }
 
-// constrain learns which tokens may follow.
-func (q *sequence) constrain() (err error) {
-	if q.allowed, q.ends, err = q.form.Next(); err != nil {
+// readConstraint learns which tokens may follow.
+func (q *sequence) readConstraint() (err error) {
+	if q.allowed, q.mayEnd, err = q.constraint.Next(); err != nil {
 		return fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: %w", q.call.index, q.call.ID, q.sample, len(q.ids), err)
 	}
 	return nil
@@ -45,20 +45,20 @@ func (q *sequence) constrain() (err error) {
 
 // isOver reports whether nothing may follow, and no EOS id can say so.
 func (q *sequence) isOver() bool {
-	return q.ends && q.allowed != nil && len(q.call.EOS) == 0 && !slices.ContainsFunc(q.allowed, func(w uint64) bool { return w != 0 })
+	return q.mayEnd && q.allowed != nil && len(q.call.EOS) == 0 && !slices.ContainsFunc(q.allowed, func(w uint64) bool { return w != 0 })
 }
 
 // forbids reports whether the constraint of a sequence forbids a token.
 func (q *sequence) forbids(id int32) bool {
-	if ends := slices.Contains(q.call.EOS, id); ends && q.ends || q.allowed == nil {
-		return ends && !q.ends
+	if ends := slices.Contains(q.call.EOS, id); ends && q.mayEnd || q.allowed == nil {
+		return ends && !q.mayEnd
 	}
 	return int(id/64) >= len(q.allowed) || q.allowed[id/64]>>(id%64)&1 == 0
 }
 
-// scoring returns by what the next token is chosen, nil for its log-prob.
-func (q *sequence) scoring() func(Candidate) float32 {
-	if q.had == nil && (q.form == nil || q.allowed == nil && q.ends) {
+// chooseBy returns by what the next token is chosen, nil for its log-prob.
+func (q *sequence) chooseBy() func(Candidate) float32 {
+	if q.tokenCounts == nil && (q.constraint == nil || q.allowed == nil && q.mayEnd) {
 		return nil
 	}
 	return q.steered
@@ -67,23 +67,23 @@ func (q *sequence) scoring() func(Candidate) float32 {
 // steered returns the log-prob, up to a constant, with which the next token is chosen.
 func (q *sequence) steered(c Candidate) float32 {
 	s := &q.call.Steering
-	if q.form != nil && q.forbids(c.ID) || len(q.ids) < s.MinTokens && slices.Contains(q.call.EOS, c.ID) {
+	if q.constraint != nil && q.forbids(c.ID) || len(q.ids) < s.MinTokens && slices.Contains(q.call.EOS, c.ID) {
 		return float32(math.Inf(-1))
 	}
-	if q.had == nil {
+	if q.tokenCounts == nil {
 		return c.LogProb
 	}
-	n, read := q.had[c.ID]
+	n, read := q.tokenCounts[c.ID]
 	x := float64(c.LogProb)
 	if read {
 		x *= cmp.Or(s.Repetition, 1)
 	}
-	return float32(x + (s.Bias[c.ID]-s.Presence*float64(min(n, 1))-s.Frequency*float64(n))/q.way.Temperature)
+	return float32(x + (s.Bias[c.ID]-s.Presence*float64(min(n, 1))-s.Frequency*float64(n))/q.sampling.Temperature)
 }
 
-// Whole reports whether the row's token depends on the scores of the whole vocabulary. The
+// NeedsAllScores reports whether the row's token depends on the scores of the whole vocabulary. The
 // likeliest of tokens that are not forbidden does not.
-func (r *Row) Whole() bool { return r.Score != nil && !(r.Masked && r.Way.Greedy) }
+func (r *Row) NeedsAllScores() bool { return r.Score != nil && !(r.Masked && r.Way.Greedy) }
 
 // Draw sets Out to the row's next token, drawn as Sampling.Draw does, or by Score where the row has one. likeliest
 // descends by log-prob; all says that it is the whole vocabulary. False asks for a longer list. Score decides only which
@@ -98,45 +98,47 @@ func (r *Row) Draw(likeliest []Candidate, all bool, entropy float32) (ok bool) {
 		}
 		return ok
 	}
-	if !r.Whole() {
-		first := slices.IndexFunc(likeliest, func(c Candidate) bool { return !math.IsInf(float64(r.Score(c)), -1) })
-		if first < 0 && !all {
+	if !r.NeedsAllScores() { // greedy, and Score only forbids: the first that is allowed is the likeliest
+		allowed := slices.IndexFunc(likeliest, func(c Candidate) bool { return !math.IsInf(float64(r.Score(c)), -1) })
+		if allowed < 0 && !all {
 			return false
 		}
-		r.Out = Drawn{ID: likeliest[max(first, 0)].ID, LogProb: likeliest[max(first, 0)].LogProb, Entropy: entropy}
+		first := likeliest[max(allowed, 0)] // if none is allowed, a forbidden one, which the caller refuses
+		r.Out = Drawn{ID: first.ID, LogProb: first.LogProb, Entropy: entropy}
 		return true
 	}
 	if !all {
 		return false
 	}
 	way, total := r.Way, 0.0
-	if way.Greedy {
+	if way.Greedy { // the likeliest by Score
 		way = Sampling{TopK: 1, TopP: 1}
 	}
-	list := make([]Candidate, 0, len(likeliest))
+	scored := make([]Candidate, 0, len(likeliest))
 	for _, c := range likeliest {
 		if c.LogProb = r.Score(c); !math.IsInf(float64(c.LogProb), -1) {
-			list = append(list, c)
+			scored = append(scored, c)
 			total += math.Exp(float64(c.LogProb))
 		}
 	}
-	if len(list) == 0 { // nothing may be drawn, which the caller refuses
-		list, total = append(list, likeliest[0]), 1
+	if len(scored) == 0 { // nothing may be drawn, which the caller refuses
+		scored, total = append(scored, likeliest[0]), 1
 	}
 	if total == 0 { // all are so unlikely that their exponentials are 0
-		most := slices.MaxFunc(list, func(a, b Candidate) int { return cmp.Compare(a.LogProb, b.LogProb) }).LogProb
-		for i := range list {
-			list[i].LogProb -= most
-			total += math.Exp(float64(list[i].LogProb))
+		best := slices.MaxFunc(scored, func(a, b Candidate) int { return cmp.Compare(a.LogProb, b.LogProb) }).LogProb
+		for i := range scored {
+			scored[i].LogProb -= best
+			total += math.Exp(float64(scored[i].LogProb))
 		}
 	}
-	for i := range list {
-		list[i].LogProb -= float32(math.Log(total))
+	for i := range scored { // the filters expect probabilities that add up to 1
+		scored[i].LogProb -= float32(math.Log(total))
 	}
-	slices.SortFunc(list, func(a, b Candidate) int {
+	slices.SortFunc(scored, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(b.LogProb, a.LogProb), cmp.Compare(a.ID, b.ID))
 	})
-	drawn, _, ok := way.Draw(r.Uniform, list, true)
+	drawn, _, ok := way.Draw(r.Uniform, scored, true)
+	// Out has the log-prob before scoring.
 	drawn = likeliest[slices.IndexFunc(likeliest, func(c Candidate) bool { return c.ID == drawn.ID })]
 	r.Out = Drawn{ID: drawn.ID, LogProb: drawn.LogProb, Entropy: entropy}
 	return ok

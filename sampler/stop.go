@@ -33,16 +33,16 @@ func (s stops) find(tail []byte, text, pending string) (int, []byte) {
 		return -1, tail
 	}
 	tail = append(append(tail, text...), pending...)
-	found, at := -1, len(tail)
+	found, at := -1, len(tail) // at: where the found one begins
 	for i, stop := range s.strings {
 		if j := bytes.Index(tail, stop); j >= 0 && j < at {
 			found, at = i, j
 		}
 	}
-	tail = tail[:len(tail)-len(pending)]
+	tail = tail[:len(tail)-len(pending)] // these bytes come again with a later text
 	// A stop string that is not complete yet has at most longest-1 bytes here.
-	if over := len(tail) - (s.longest - 1); over > 0 {
-		tail = tail[:copy(tail, tail[over:])]
+	if surplus := len(tail) - (s.longest - 1); surplus > 0 {
+		tail = tail[:copy(tail, tail[surplus:])]
 	}
 	return found, tail
 }

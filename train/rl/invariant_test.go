@@ -29,7 +29,7 @@ func TestInvariant(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		x := sampler.NewInvariant(d, sampler.Slots)
+		x := sampler.NewInvariant(d, sampler.InvariantToSlots)
 		if x.Slots() != n {
 			t.Fatalf("%d slots, want %d", x.Slots(), n)
 		}
