@@ -17,11 +17,11 @@ import (
 // is not reported at once: Err returns the first error, so that code can read
 // all members in a row. A member that is null counts as absent.
 type ConfigFile struct {
-	name    string // its name in errors, such as "config.json"
-	members map[string][]byte
-	seen    map[string]bool // what was read or expected, by name and key; shared by the objects of one file
-	err     *error          // shared by the objects of one file
-	within  *ConfigFile     // the object of ReadText
+	name       string // its name in errors, such as "config.json"
+	members    map[string][]byte
+	seen       map[string]bool // what was read or expected, by name and key; shared by the objects of one file
+	err        *error          // shared by the objects of one file
+	textConfig *ConfigFile     // the object of ReadText
 }
 
 // parseConfigFile reads the text of a file. The keys' order and the text itself
@@ -57,7 +57,7 @@ func (f *ConfigFile) Keys() []string {
 	return slices.Sorted(maps.Keys(f.members))
 }
 
-// Has reports whether the file states a value for key.
+// Has reports whether the file states a value for key, and marks the key as seen: known to the reader.
 func (f *ConfigFile) Has(key string) bool {
 	f.seen[f.name+": "+key] = true
 	v, ok := f.members[key]
@@ -124,23 +124,23 @@ func (f *ConfigFile) Object(key string) *ConfigFile {
 }
 
 // ReadText reads the language model within a larger model, from the object text_config, by the
-// family of its model_type or of another one where that is absent. What the object does not
-// state counts as the file states it beside the object. A model of the family tied has a head
-// of its own only if one of both says so; in others the default of the family counts.
-func ReadText(f *ConfigFile, otherwise, tied string) (Design, error) {
+// family of its model_type, or by defaultFamily where that is absent. Types, token ids and the
+// like that the object does not state count as f states them beside it. A model of tiedFamily
+// has a head of its own only if one of the two says so; others have their family's default.
+func ReadText(f *ConfigFile, defaultFamily, tiedFamily string) (Design, error) {
 	text := f.Object("text_config")
 	if text == nil {
 		f.Fail("no text_config, the language model within")
 		return nil, f.Err()
 	}
-	f.within = text
+	f.textConfig = text // ParseConfig reads the rest from it
 	for _, key := range append(slices.Clone(dtypeKeys), "tie_word_embeddings", "eos_token_id", "pad_token_id", "initializer_range", Quantized) {
 		if f.Has(key) {
 			text.Default(key, string(f.members[key]))
 		}
 	}
-	text.Default("model_type", strconv.Quote(otherwise))
-	if text.modelType() == tied {
+	text.Default("model_type", strconv.Quote(defaultFamily))
+	if text.modelType() == tiedFamily {
 		text.Default("tie_word_embeddings", "true")
 	}
 	return design(text)
@@ -225,8 +225,8 @@ func (f *ConfigFile) dtype() DType {
 		}
 		var name string
 		f.Decode(key, &name, "a string")
-		for d, n := range dtypeNames {
-			if n == name {
+		for d, known := range dtypeNames {
+			if known == name {
 				return d
 			}
 		}
@@ -235,11 +235,11 @@ func (f *ConfigFile) dtype() DType {
 	return Invalid
 }
 
-// withDType returns the text of config.json with the tensors' type, if stated, replaced
-// by d, since transformers loads a model in the stated type, and without how it was quantized.
+// withDType returns the text of config.json with the tensors' type, if stated, replaced by d, since transformers
+// loads a model in the stated type, and without quantization_config, also in text_config. All else keeps its bytes.
 func withDType(config []byte, d DType) ([]byte, error) {
 	var out []byte
-	done := 0
+	done := 0 // how many bytes of config are in out or left out
 	err := ordered.EachMember(config, func(key string, value []byte, at int) error {
 		switch {
 		case slices.Contains(dtypeKeys, key):

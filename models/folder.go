@@ -109,13 +109,13 @@ func (d *Folder) add(f *File) {
 	}
 }
 
-// An index is the content of model.safetensors.index.json: the tensors of each
-// shard, and the shards in the order in which the file first mentions them.
+// An index is the content of model.safetensors.index.json.
 type index struct {
-	shards []string
-	tensor map[string]string // from a tensor to its shard
+	shards  []string          // in the order in which the file first mentions them
+	shardOf map[string]string // by tensor
 }
 
+// readIndex reads the weight_map of a folder's index, and nothing else of it. Shards are files right in the folder.
 func readIndex(folder *files.Folder) (*index, error) {
 	text, err := folder.Read(indexFile, maxHeader)
 	if err != nil {
@@ -134,7 +134,7 @@ func readIndex(folder *files.Folder) (*index, error) {
 	if weightMap == nil {
 		return nil, errors.New(`no "weight_map"`)
 	}
-	x := &index{tensor: make(map[string]string)}
+	x := &index{shardOf: make(map[string]string)}
 	err = ordered.EachMember(weightMap, func(name string, value []byte, _ int) error {
 		var file string
 		if err := strict.JSON(value, &file); err != nil {
@@ -146,7 +146,7 @@ func readIndex(folder *files.Folder) (*index, error) {
 		if !slices.Contains(x.shards, file) {
 			x.shards = append(x.shards, file)
 		}
-		x.tensor[name] = file
+		x.shardOf[name] = file
 		return nil
 	})
 	if err != nil {
@@ -155,6 +155,7 @@ func readIndex(folder *files.Folder) (*index, error) {
 	return x, nil
 }
 
+// openShards opens the shards of an index and adds to it the tensors that it leaves out.
 func (d *Folder) openShards(folder *files.Folder, x *index) error {
 	for _, shard := range x.shards {
 		f, err := openMember(folder, d.dir, shard)
@@ -165,16 +166,16 @@ func (d *Folder) openShards(folder *files.Folder, x *index) error {
 			return fmt.Errorf("shard %q: %w", shard, err)
 		}
 		for _, name := range f.Names() {
-			place := cmp.Or(x.tensor[name], shard) // transformers reads tensors that the index leaves out
-			x.tensor[name] = place
-			if place != shard {
+			indexed := cmp.Or(x.shardOf[name], shard) // transformers reads tensors that the index leaves out
+			x.shardOf[name] = indexed
+			if indexed != shard {
 				f.Close()
-				return fmt.Errorf("shard %q holds the tensor %q, whose place is %q; index and shards are of different models", shard, name, place)
+				return fmt.Errorf("shard %q holds the tensor %q, whose place is %q; index and shards are of different models", shard, name, indexed)
 			}
 		}
 		d.add(f)
 	}
-	d.index = x.tensor
+	d.index = x.shardOf
 	return nil
 }
 
@@ -206,7 +207,7 @@ func (d *Folder) Info(name string) (tensorInfo, bool) {
 	return tensorInfo{}, false
 }
 
-// ReadFloat32 implements Source.
+// ReadFloat32 implements tensorSource.
 func (d *Folder) ReadFloat32(name string, dst []float32, first int) error {
 	if b := d.blockwise[name]; b != nil {
 		return b.readFloat32(dst, first)

@@ -39,7 +39,8 @@ func foreignFile(path string) string {
 	return ""
 }
 
-// foreignFolder does the same for a folder that lacks parts of a model folder.
+// foreignFolder explains a folder that lacks parts of a model folder but has a LoRA adapter or GGUF files, and
+// says what to do; "" if it has neither.
 func foreignFolder(path string) string {
 	if text, err := files.Read(filepath.Join(path, adapterFile), maxConfig); err == nil {
 		var adapter struct {
@@ -53,7 +54,7 @@ func foreignFolder(path string) string {
 			" and give this folder as its adapter (--adapter), or write a model of both with onering merge"
 	}
 	if found := files.Glob(path, "*.gguf"); len(found) > 0 {
-		return "it holds " + filepath.Base(found[0]) + ", " + files.Foreign([]byte("GGUF"))
+		return "it holds " + filepath.Base(found[0]) + ", " + files.Foreign([]byte("GGUF")) // as if it began with that
 	}
 	return ""
 }

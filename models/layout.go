@@ -59,9 +59,9 @@ type Layout struct {
 	// Modules are as in Geometry: files of adapters name their tensors by the modules' paths.
 	Modules [2]string
 
-	fused []Fused
-	names []string
-	place map[string]place
+	fused  []Fused
+	names  []string
+	places map[string]place
 }
 
 // align is the granularity, in elements, at which fused tensors start: 64
@@ -71,12 +71,11 @@ const align = 16
 // maxElements bounds a layout so that byte counts cannot overflow.
 const maxElements = 1 << 48
 
-// NewLayout places the tensors one after the other in the order given. It is an
-// error if a name occurs twice (except that a plain tensor has the same name as
-// its only part), if Parts do not
-// add up to their Fused, or if a size is not positive or too large.
+// NewLayout places the tensors one after the other in the order given. A matrix and each of its Parts can be
+// found by name. It is an error if a name occurs twice (except that a plain tensor has the same name as its
+// only part), if Parts do not add up to their Fused, or if a size is not positive or too large.
 func NewLayout(fused []Fused) (*Layout, error) {
-	l := &Layout{fused: fused, place: make(map[string]place)}
+	l := &Layout{fused: fused, places: make(map[string]place)}
 	for _, f := range fused {
 		size, err := elements(f.Shape)
 		if err != nil {
@@ -86,7 +85,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 			return nil, err
 		}
 		at := l.Size
-		if f.Whole {
+		if f.Whole { // names are those in files
 			l.names = append(l.names, f.Name)
 		}
 		for _, p := range f.Parts {
@@ -100,7 +99,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 			if !f.Whole {
 				l.names = append(l.names, p.Name)
 			}
-			if p.Name == f.Name && len(f.Parts) == 1 {
+			if p.Name == f.Name && len(f.Parts) == 1 { // put already
 				at += n
 				continue
 			}
@@ -121,10 +120,10 @@ func NewLayout(fused []Fused) (*Layout, error) {
 }
 
 func (l *Layout) put(name string, p place) error {
-	if _, twice := l.place[name]; twice {
+	if _, twice := l.places[name]; twice {
 		return fmt.Errorf("models: layout has the tensor %q twice", name)
 	}
-	l.place[name] = p
+	l.places[name] = p
 	return nil
 }
 
@@ -155,7 +154,7 @@ func (l *Layout) InFile(name string) string {
 
 // Find returns where the tensor of a Hugging Face or fused name lies.
 func (l *Layout) Find(name string) (place, bool) {
-	p, ok := l.place[name]
+	p, ok := l.places[name]
 	return p, ok
 }
 

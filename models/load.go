@@ -11,7 +11,7 @@ import (
 // Check compares the names, shapes and element types of src with the layout:
 // src must have every tensor of the layout, in a floating-point type, and no other
 // tensor. One error names all differences, up to a screenful.
-func (l *Layout) Check(src source) error {
+func (l *Layout) Check(src tensorSource) error {
 	var wrong []string
 	screenful, remedy := 8, "fetch both from one place"
 	for _, name := range l.names {
@@ -57,16 +57,17 @@ func (l *Layout) Check(src source) error {
 	return fmt.Errorf("models: %s does not have the tensors that its config describes: %s; %s", src.Path(), strings.Join(wrong, "; "), remedy)
 }
 
-// renamed says what tensors have before or within names that would else be the layout's, such
-// as "module."; "" if none of others does. all is the number of all tensors.
+// renamed looks for a piece such as "module." that names of others have at or behind their beginning, and that
+// makes them names of the layout if it is left out. It describes the most frequent one, with how many of all tensors
+// have it; "" if there is none.
 func (l *Layout) renamed(others []string, all int) string {
 	counts, most := map[string]int{}, ""
 names:
 	for _, name := range others {
 		parts := strings.SplitAfter(name, ".")
-		for i := range parts {
+		for i := range parts { // the piece is parts i to j-1
 			for j := i + 1; j < len(parts); j++ {
-				if _, ok := l.place[strings.Join(slices.Concat(parts[:i], parts[j:]), "")]; ok {
+				if _, ok := l.places[strings.Join(slices.Concat(parts[:i], parts[j:]), "")]; ok {
 					how := fmt.Sprintf("%s %q", [...]string{"begin with", "have within their names"}[min(i, 1)], strings.Join(parts[i:j], ""))
 					if counts[how]++; counts[how] > counts[most] {
 						most = how
@@ -100,14 +101,14 @@ func (w *Weights) LoadFile(path string) error {
 
 // Load checks src against the layout and reads every tensor into its place,
 // several at a time.
-func (w *Weights) Load(src source) error {
+func (w *Weights) Load(src tensorSource) error {
 	if err := w.Layout.Check(src); err != nil {
 		return err
 	}
 	var failed atomic.Pointer[error]
 	var parts []func()
 	for _, name := range w.Layout.names {
-		p := w.Layout.place[name]
+		p := w.Layout.places[name]
 		for first := 0; first < p.Size; first += loadChunk {
 			parts = append(parts, func() {
 				if failed.Load() != nil {
@@ -127,7 +128,7 @@ func (w *Weights) Load(src source) error {
 }
 
 // loadPart reads up to loadChunk elements of a tensor, beginning with element first.
-func (w *Weights) loadPart(src source, name string, p place, first int) error {
+func (w *Weights) loadPart(src tensorSource, name string, p place, first int) error {
 	at, n := p.Offset+first, min(p.Size-first, loadChunk)
 	if !w.Narrow.Holds(p) {
 		return src.ReadFloat32(w.Layout.InFile(name), w.Data[at:at+n], first)

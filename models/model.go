@@ -116,8 +116,8 @@ func ParseConfig(config, generation []byte) (Model, error) {
 		return Model{}, fmt.Errorf("models: %s: %w", configFile, err)
 	}
 	m.Text.Config, m.Text.Generation = bytes.Clone(config), bytes.Clone(generation)
-	if f.within != nil {
-		f = f.within
+	if f.textConfig != nil { // a larger model: all that follows is stated for the language model
+		f = f.textConfig
 	}
 	m.DType = f.dtype()
 	m.InitRange = f.Number("initializer_range", defaultInit)
@@ -130,7 +130,8 @@ func ParseConfig(config, generation []byte) (Model, error) {
 	return m, nil
 }
 
-// readTokens reads the token ids; those of generation_config.json come first.
+// readTokens sets EOS and Pad of m from config.json (f) and the text of generation_config.json, whose EOS ids come
+// first. It returns the first error of f, also one of an earlier read.
 func (m *Model) readTokens(f *ConfigFile, generation []byte) error {
 	m.EOS = f.ids("eos_token_id")
 	if pad := f.ids("pad_token_id"); len(pad) == 1 {

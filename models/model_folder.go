@@ -33,7 +33,8 @@ func LoadHeld(dir string, c Compute) (Model, *Weights, error) {
 	})
 }
 
-// load is LoadHeld into weights that allocate makes.
+// load is LoadHeld into weights that allocate makes. The folder stays open for Save, until the weights are closed, if
+// it has tensors beside the model.
 func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Model, *Weights, error) {
 	m, err := ReadConfig(dir)
 	if err != nil {
@@ -44,9 +45,9 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 	if err != nil {
 		return Model{}, nil, err
 	}
-	keep := false
+	keepOpen := false
 	defer func() {
-		if !keep {
+		if !keepOpen {
 			src.Close()
 		}
 	}()
@@ -62,8 +63,8 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 		w.Close()
 		return Model{}, nil, err
 	}
-	if keep = len(src.beside) > 0; keep {
-		w.beside = src
+	if keepOpen = len(src.besideModel) > 0; keepOpen {
+		w.besideSource = src
 	}
 	return m, w, nil
 }
@@ -141,15 +142,17 @@ const headName = "lm_head.weight"
 type modelSource struct {
 	*Folder
 	names []string
-	// beside are the tensors that are not part of the model, which Save copies.
-	beside []string
+	// beside are tensors that are not part of the model, such as a vision tower's, which Save copies.
+	besideModel []string
 	// headCopy is the head's name if a tied model's folder also has the head.
 	headCopy string
-	// headFor is the embedding's name if a tied model's folder has the head in its place,
-	// under the name head.
-	headFor, head string
+	// missingEmbedding is the embedding's name if a tied model's folder has only the head, under
+	// the name headInstead.
+	missingEmbedding, headInstead string
 }
 
+// source sorts the tensors of a folder: those beside the model, the ones that Load ignores, and the model's own under
+// the names of the layout, so a head stands for the embedding where a tied model's folder has the head alone.
 func (m Model) source(folder *Folder) *modelSource {
 	embedding, tied := m.names.Embedding, m.names.Head == m.names.Embedding
 	_, hasEmbedding := folder.Info(embedding)
@@ -158,14 +161,14 @@ func (m Model) source(folder *Folder) *modelSource {
 		switch {
 		case strings.HasSuffix(name, "rotary_emb.inv_freq"):
 			continue
-		case slices.ContainsFunc(m.names.Beside, func(first string) bool { return strings.HasPrefix(name, first) }):
-			s.beside = append(s.beside, name)
+		case slices.ContainsFunc(m.names.Beside, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
+			s.besideModel = append(s.besideModel, name)
 			continue
 		case strings.HasSuffix(name, headName) && tied && hasEmbedding:
 			s.headCopy = name
 			continue
 		case strings.HasSuffix(name, headName) && tied:
-			s.headFor, s.head, name = embedding, name, embedding
+			s.missingEmbedding, s.headInstead, name = embedding, name, embedding
 		}
 		s.names = append(s.names, name)
 	}
@@ -174,21 +177,21 @@ func (m Model) source(folder *Folder) *modelSource {
 
 // stored returns the name of a tensor in the folder.
 func (s *modelSource) stored(name string) string {
-	if name == s.headFor {
-		return s.head
+	if name == s.missingEmbedding {
+		return s.headInstead
 	}
 	return name
 }
 
-// Names implements Source.
+// Names implements tensorSource.
 func (s *modelSource) Names() []string { return s.names }
 
-// Info implements Source.
+// Info implements tensorSource.
 func (s *modelSource) Info(name string) (tensorInfo, bool) {
 	return s.Folder.Info(s.stored(name))
 }
 
-// ReadFloat32 implements Source.
+// ReadFloat32 implements tensorSource.
 func (s *modelSource) ReadFloat32(name string, dst []float32, first int) error {
 	return s.Folder.ReadFloat32(s.stored(name), dst, first)
 }
@@ -279,7 +282,7 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 		return fmt.Errorf("models: save %s: %s: %w", dir, configFile, err)
 	}
 	return files.WriteFolder(dir, func(d *files.Draft) error {
-		d.Summed = o.Extra != nil
+		d.Summed = o.Extra != nil // Extra gets the sums of the files
 		if err := d.WriteFile(configFile, files.Content(config)); err != nil {
 			return err
 		}
@@ -293,7 +296,7 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 				return err
 			}
 		}
-		if err := WriteModel(d.WriteFile, o.DType, append(w.Tensors(), w.besides()...), o.ShardBytes); err != nil {
+		if err := WriteModel(d.WriteFile, o.DType, append(w.Tensors(), w.besideModel()...), o.ShardBytes); err != nil {
 			return err
 		}
 		if o.Extra != nil {

@@ -136,8 +136,8 @@ func (n *narrow) ScalesOf(p place) []float32 {
 	return n.scales(p.Offset, p.Size)
 }
 
-// encode rounds elements and stores them from element first on. In a type with scales they must
-// be whole blocks.
+// encode rounds elements and stores them from element first of the arena on. In a type with scales
+// they must be whole blocks, whose scales it sets.
 func (n *narrow) encode(first int, src []float32) {
 	to := n.at(first, len(src))
 	if n.Scales == nil {

@@ -36,7 +36,8 @@ type nf4Record struct {
 	Offset float64 `json:"nested_offset"`
 }
 
-// openNF4 has the folder give matrices of NF4 as others.
+// openNF4 finds the matrices that bitsandbytes has written in NF4, and has Names, Info and ReadFloat32 of the folder
+// give each as one tensor of numbers, without the tensors that it consists of.
 func (d *Folder) openNF4() error {
 	d.blockwise = map[string]*blockwise{}
 	for _, state := range d.names {
@@ -61,7 +62,7 @@ func (d *Folder) openNF4() error {
 	return nil
 }
 
-// open reads the state and the numbers, and checks the sizes of all tensors.
+// open reads the state, numbers and nested, and checks the sizes of all tensors of the matrix.
 func (b *blockwise) open() error {
 	t, _ := b.folder.Info(b.name + nf4State)
 	text, err := b.read(nf4State, U8, 0, t.Elements)
@@ -77,7 +78,7 @@ func (b *blockwise) open() error {
 	}
 	n := s.Shape[0] * s.Shape[1]
 	blocks := (n + s.Block - 1) / s.Block
-	sizes := map[string]int{"": (n + 1) / 2, ".quant_map": 16, ".absmax": blocks}
+	sizes := map[string]int{"": (n + 1) / 2, ".quant_map": 16, ".absmax": blocks} // by suffix; "": the packed numbers
 	if t, _ := b.folder.Info(b.name + ".absmax"); t.DType == U8 {
 		if s.Nested < 1 {
 			return errors.New("its scales are bytes, and the state has no nested_blocksize")
@@ -100,9 +101,9 @@ func (b *blockwise) info() tensorInfo {
 	return tensorInfo{Name: b.name, DType: F32, TypeName: "NF4", Shape: b.state.Shape, Elements: b.state.Shape[0] * b.state.Shape[1]}
 }
 
-// read reads n elements of one of the tensors, which must have a type.
-func (b *blockwise) read(end string, d DType, first, n int) ([]byte, error) {
-	name := b.name + end
+// read reads n elements, from element first on, of the matrix's tensor with a suffix, which must have the type d.
+func (b *blockwise) read(suffix string, d DType, first, n int) ([]byte, error) {
+	name := b.name + suffix
 	f := b.folder.where[name]
 	if f == nil {
 		return nil, fmt.Errorf("%q: not in any file: %w", name, fs.ErrNotExist)
@@ -118,14 +119,15 @@ func (b *blockwise) read(end string, d DType, first, n int) ([]byte, error) {
 	return out, f.readAt(name, out, f.data+t.begin+int64(first*d.Size()))
 }
 
-func (b *blockwise) floats(end string, first, n int) ([]float32, error) {
-	raw, err := b.read(end, F32, first, n)
+func (b *blockwise) floats(suffix string, first, n int) ([]float32, error) {
+	raw, err := b.read(suffix, F32, first, n)
 	out := make([]float32, len(raw)/4)
 	Decode(out, raw, F32)
 	return out, err
 }
 
-// scales reads the scales of n blocks.
+// scales reads the scales of n blocks, from block first on. Where they are stored as bytes it puts them together
+// from nested, the scales of larger blocks and the offset.
 func (b *blockwise) scales(first, n int) ([]float32, error) {
 	if b.nested == nil {
 		return b.floats(".absmax", first, n)
@@ -134,7 +136,7 @@ func (b *blockwise) scales(first, n int) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := first / b.state.Nested
+	from := first / b.state.Nested // the first larger block
 	larger, err := b.floats(".nested_absmax", from, (first+n-1)/b.state.Nested-from+1)
 	if err != nil {
 		return nil, err
@@ -146,22 +148,22 @@ func (b *blockwise) scales(first, n int) ([]float32, error) {
 	return out, nil
 }
 
-// readFloat32 is ReadFloat32 of the matrix.
+// readFloat32 fills dst with elements of the matrix, from element first on.
 func (b *blockwise) readFloat32(dst []float32, first int) error {
 	if len(dst) == 0 {
 		return nil
 	}
-	raw, err := b.read("", U8, first/2, (first+len(dst)+1)/2-first/2)
+	raw, err := b.read("", U8, first/2, (first+len(dst)+1)/2-first/2) // two elements a byte
 	if err != nil {
 		return err
 	}
-	from := first / b.state.Block
+	from := first / b.state.Block // the first block
 	scales, err := b.scales(from, (first+len(dst)-1)/b.state.Block-from+1)
 	if err != nil {
 		return err
 	}
 	for i := range dst {
-		dst[i] = b.numbers[fourBits(raw, first%2+i)] * scales[(first+i)/b.state.Block-from]
+		dst[i] = b.numbers[fourBits(raw, first%2+i)] * scales[(first+i)/b.state.Block-from] // raw begins at an even one
 	}
 	return nil
 }

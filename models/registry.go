@@ -68,7 +68,7 @@ func design(config *ConfigFile) (Design, error) {
 		return nil, err
 	}
 	f, err := families.Get(kind)
-	if err != nil {
+	if err != nil { // two families have this name; an unknown one has no open
 		return nil, fmt.Errorf("models: model_type %w", err)
 	}
 	open := f.open
@@ -89,7 +89,7 @@ func (f *ConfigFile) foreignLayers() string {
 		for _, key := range c.Keys() {
 			what := ""
 			switch n, err := strconv.ParseFloat(string(c.JSON(key)), 64); {
-			case err != nil || n == 0:
+			case err != nil || n == 0: // it counts no layers or experts
 			case strings.HasPrefix(key, "mamba_") || strings.HasPrefix(key, "ssm_") || key == "state_size":
 				what = "mamba layers"
 			case strings.HasPrefix(key, "num_") && strings.Contains(key, "experts") || key == "n_routed_experts":

@@ -32,7 +32,7 @@ const (
 
 // A source is a set of named tensors that can be read: a File, or all shards of a Folder.
 // Several goroutines may read it at once.
-type source interface {
+type tensorSource interface {
 	// Path says where the tensors come from, for error messages.
 	Path() string
 	// Names returns the tensors' names, in the order of the data.
@@ -96,7 +96,7 @@ func newFile(f *os.File, path string) (*File, error) {
 	if err != nil {
 		head := make([]byte, 512)
 		n, _ := f.ReadAt(head, 0)
-		if what := files.Foreign(head[:n]); what != "" {
+		if what := files.Foreign(head[:n]); what != "" { // another known format is the better explanation
 			err = errors.New("it is " + what)
 		}
 		f.Close()
@@ -106,6 +106,7 @@ func newFile(f *os.File, path string) (*File, error) {
 	return s, nil
 }
 
+// parseSafetensors reads and checks the header of a file of size bytes; newFile sets its path and close.
 func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
@@ -122,7 +123,7 @@ func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("the header claims %d bytes, the file has %d after its length: truncated, or not a safetensors file; fetch it again", n, size-8)
 	}
 	header := make([]byte, n)
-	if _, err := r.ReadAt(header, 8); err != nil && !(err == io.EOF && n == 0) {
+	if _, err := r.ReadAt(header, 8); err != nil && !(err == io.EOF && n == 0) { // an empty header is refused below
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
 	f := &File{r: r, data: 8 + int64(n), tensors: make(map[string]tensorInfo)}
@@ -253,8 +254,8 @@ func (f *File) Info(name string) (tensorInfo, bool) {
 // Metadata returns the strings under "__metadata__"; nil if there are none.
 func (f *File) Metadata() map[string]string { return f.metadata }
 
-// ReadFloat32 implements source. F32 is read straight into dst; the other types
-// pass through a buffer of 256 KiB.
+// ReadFloat32 fills dst with the tensor's elements from element first on. F32 is read straight into
+// dst; F16, BF16 and F64 are converted through a buffer of 256 KiB. Other types are an error.
 func (f *File) ReadFloat32(name string, dst []float32, first int) error {
 	t, err := f.find(name, first, len(dst))
 	if err != nil {
@@ -287,7 +288,7 @@ func (f *File) ReadFloat32(name string, dst []float32, first int) error {
 
 // ReadInt64 returns all elements of a tensor of I64 or I32.
 func (f *File) ReadInt64(name string) ([]int64, error) {
-	t, err := f.find(name, 0, 0)
+	t, err := f.find(name, 0, 0) // no elements: the size of any shape will do
 	if err != nil {
 		return nil, err
 	}

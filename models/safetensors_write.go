@@ -18,7 +18,7 @@ type Tensor struct {
 	Name  string
 	Shape []int
 	Data  []float32
-	// stored is the file that has the tensor in place of Data, in a type of its own.
+	// stored is the file that has the tensor in place of Data, in a type of its own; nil if Data has it.
 	stored *File
 	lend   func(use func(data []float32) error) error // has Data while it calls use; nil if Data is there
 }
@@ -33,9 +33,9 @@ func (t Tensor) bytes(d DType) int {
 }
 
 // WriteSafetensors writes tensors in the given order as type d: F32, F16 or BF16, rounded
-// to nearest, ties to even. It copies the data through a small buffer, to the file that
-// put writes. A finite number that d cannot hold is an error. metadata may be nil;
-// transformers needs {"format": "pt"}.
+// to nearest, ties to even; those that another file has stored keep their type. It copies the
+// data through a small buffer, to the file that put writes. A finite number that d cannot hold
+// is an error. metadata may be nil; transformers needs {"format": "pt"}.
 func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, metadata map[string]string) error {
 	header, err := safetensorsHeader(d, tensors, metadata)
 	if err != nil {
@@ -63,6 +63,7 @@ func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, met
 	})
 }
 
+// writeElements writes data as type d, in portions that fit into buf.
 func writeElements(w io.Writer, d DType, data []float32, buf []byte) error {
 	if d == F32 && littleEndian {
 		_, err := w.Write(Bytes(data))
@@ -94,10 +95,10 @@ func safetensorsHeader(d DType, tensors []Tensor, metadata map[string]string) ([
 		Shape   []int  `json:"shape"`
 		Offsets [2]int `json:"data_offsets"`
 	}
-	b := bytes.NewBuffer(make([]byte, 8, 4096))
+	b := bytes.NewBuffer(make([]byte, 8, 4096)) // 8 bytes for the length
 	b.WriteByte('{')
 	member := func(key string, value any) {
-		if b.Len() > 9 {
+		if b.Len() > 9 { // more than the length and "{"
 			b.WriteByte(',')
 		}
 		k, _ := json.Marshal(key) // names, texts and numbers can always be encoded
@@ -124,7 +125,7 @@ func safetensorsHeader(d DType, tensors []Tensor, metadata map[string]string) ([
 		if t.stored != nil {
 			name = t.stored.tensors[t.Name].TypeName
 		}
-		member(t.Name, entry{name, append([]int{}, t.Shape...), [2]int{at, end}})
+		member(t.Name, entry{name, append([]int{}, t.Shape...), [2]int{at, end}}) // a nil shape becomes [], not null
 		at = end
 	}
 	b.WriteByte('}')

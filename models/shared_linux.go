@@ -48,7 +48,7 @@ func Share(dir, key string, c Compute) (*os.File, error) {
 }
 
 // LoadShared maps the weights that Share read from the folder, with the same key and
-// Compute. Writing to them ends the process.
+// Compute. A write to them ends the process, since they are mapped for reading.
 func LoadShared(f *os.File, dir, key string, c Compute) (Model, *Weights, error) {
 	head := make([]byte, sharedHeader)
 	if _, err := f.ReadAt(head, 0); err != nil {
@@ -79,7 +79,8 @@ func sharedSize(m Model, l *Layout, c Compute) (int64, error) {
 	return sharedHeader + 4*int64(l.Size) + int64(NarrowBytes(c.Base, to-from)), err
 }
 
-// mapShared maps a shared file.
+// mapShared maps a shared file as weights: behind the header are Data and, if the Compute has a narrow
+// range, the bytes of Narrow. Close unmaps it.
 func mapShared(f *os.File, m Model, l *Layout, c Compute, protection int) (*Weights, error) {
 	from, to, err := m.narrowRange(c)
 	if err != nil {

@@ -24,8 +24,8 @@ type Weights struct {
 	// writers of tensors fetch one at a time.
 	Source Source
 
-	free   func() error
-	beside *modelSource // has the tensors beside the model; nil if there are none
+	free         func() error
+	besideSource *modelSource // the open folder of the model if that also has tensors beside it; else nil
 }
 
 // A Source holds elements of weights outside of Data, such as in a device's memory.
@@ -92,14 +92,14 @@ func (w *Weights) Lend(name string, use func(data []float32) error) error {
 	return use(data)
 }
 
-// besides returns the tensors that the model's folder has beside the model.
-func (w *Weights) besides() (list []Tensor) {
-	if w.beside == nil {
+// besideModel returns the tensors that the model's folder has beside the model.
+func (w *Weights) besideModel() (list []Tensor) {
+	if w.besideSource == nil {
 		return nil
 	}
-	for _, name := range w.beside.beside {
-		info, _ := w.beside.Folder.Info(name)
-		list = append(list, Tensor{Name: name, Shape: info.Shape, stored: w.beside.where[name]})
+	for _, name := range w.besideSource.besideModel {
+		info, _ := w.besideSource.Folder.Info(name)
+		list = append(list, Tensor{Name: name, Shape: info.Shape, stored: w.besideSource.where[name]})
 	}
 	return list
 }
@@ -107,7 +107,7 @@ func (w *Weights) besides() (list []Tensor) {
 // Parameters counts the elements of all tensors.
 func (w *Weights) Parameters() (n int) {
 	for _, name := range w.Layout.names {
-		n += w.Layout.place[name].Size
+		n += w.Layout.places[name].Size
 	}
 	return n
 }
@@ -131,10 +131,10 @@ func (w *Weights) ForgetPart(from, to int) {
 // has one bound may run.
 func (w *Weights) Close() error {
 	free := w.free
-	if w.beside != nil {
-		w.beside.Close()
+	if w.besideSource != nil {
+		w.besideSource.Close()
 	}
-	w.Data, w.Narrow, w.free, w.beside = nil, nil, nil, nil
+	w.Data, w.Narrow, w.free, w.besideSource = nil, nil, nil, nil
 	if free == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 		return nil, err
 	}
 	for _, name := range w.Layout.names {
-		p := w.Layout.place[name]
+		p := w.Layout.places[name]
 		data := w.Data[p.Offset : p.Offset+p.Size]
 		if out.Narrow.Holds(p) {
 			out.Narrow.encode(p.Offset, data)
@@ -195,7 +195,7 @@ func (w *Weights) Each(f func(first int, part []float32)) {
 	buffer := make([]float32, 1<<16)
 	at := 0
 	for _, fused := range w.Layout.fused {
-		p := w.Layout.place[fused.Name]
+		p := w.Layout.places[fused.Name]
 		if !w.Narrow.Holds(p) {
 			continue
 		}
@@ -215,9 +215,9 @@ func (w *Weights) Each(f func(first int, part []float32)) {
 // NameOf returns the Hugging Face tensor to which an element of the arena belongs, and
 // the element's index in the tensor; "" for padding.
 func (l *Layout) NameOf(element int) (name string, index int) {
-	after := sort.Search(len(l.names), func(i int) bool { return l.place[l.names[i]].Offset > element })
+	after := sort.Search(len(l.names), func(i int) bool { return l.places[l.names[i]].Offset > element })
 	name = l.names[after-1]
-	if p := l.place[name]; element < p.Offset+p.Size {
+	if p := l.places[name]; element < p.Offset+p.Size {
 		return name, element - p.Offset
 	}
 	return "", 0

@@ -29,7 +29,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
 	s.Block.OBias = s.Block.QKVBias
 	if r := decoder.RopeObject(c); r != nil { // how parts of a head turn by the places of images; for text all are the same
-		r.Has("mrope_section")
+		r.Has("mrope_section") // marks the key as seen, so that Read does not refuse it
 		r.Has("mrope_interleaved")
 	}
 	return decoder.Read(c, s)
