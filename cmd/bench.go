@@ -30,25 +30,25 @@ type benchCommand struct {
 	Whole    bool     `flag:"round" help:"measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint"`
 	Profile  string   `complete:"dir" help:"folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)"`
 	round    bench.Round
-	with     *resolved // the settings
+	settings *resolved
 }
 
 // newBench makes the command bench, which measures parts of a round, or a whole one.
 func newBench() *cobra.Command {
 	b := benchCommand{Parts: bench.DefaultParts(), round: bench.DefaultRound(), Which: benchParts[:1]}
 	b.Log = slog.Info
-	s := newChoice(func(config *rl.Config) { config.Runtime.Threads = runtime.NumCPU() })
-	c := newCommand("bench", &b, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
-		b.with, b.Optimizer = r, r.Optimizer.Name
+	s := newSettings(func(config *rl.Config) { config.Runtime.Threads = runtime.NumCPU() })
+	c := newCommand("bench", &b, s.withResolved(func(c *cobra.Command, _ []string, r *resolved) error {
+		b.settings, b.Optimizer = r, r.Optimizer.Name
 		return b.run(c)
 	}))
 	addFlags(c, &b.round)
-	s.flags(c, "runtime", "model.dtype", "lora.on", "lora.rank", "lora.base_dtype", "optimizer.name")
+	s.addSettingFlags(c, "runtime", "model.dtype", "lora.on", "lora.rank", "lora.base_dtype", "optimizer.name")
 	offer(c, benchParts, "part")
 	return c
 }
 
-// checkRound checks the flags of a whole round.
+// checkRound checks the flags of --round, and that they are not given without it.
 func (b *benchCommand) checkRound(c *cobra.Command) error {
 	r := &b.round
 	if !b.Whole {
@@ -60,7 +60,7 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 	if c.Flags().Changed("part") {
 		return usagef("--round measures all of a round: leave out --part")
 	}
-	if r.Roofline && b.with.Runtime.Device != "cpu" {
+	if r.Roofline && b.settings.Runtime.Device != "cpu" {
 		return usagef("--roofline measures the limits of a CPU: it goes with --device cpu")
 	}
 	if n := r.Prompts * r.Samples; r.Slots > maxSlots || r.Steps > n || n > maxBench {
@@ -73,7 +73,7 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 // maxBench bounds the counts of a benchmark, since memory has to hold what it measures.
 const maxBench = 1 << 24
 
-// check refuses impossible flags of parts, and reads the lengths of --contexts.
+// check refuses impossible flags of parts, and reads each value of --contexts into the lengths of its rows.
 func (b *benchCommand) check() error {
 	if b.Prompt > b.Tokens {
 		return usagef("--prompt %d: must be at most --tokens, %d", b.Prompt, b.Tokens)
@@ -94,35 +94,35 @@ func (b *benchCommand) check() error {
 	return nil
 }
 
-// parseContexts reads the value of --contexts: lengths, and for each the number of rows that have
-// this length.
+// parseContexts reads a value of --contexts, such as 64x15,3000: lengths, and behind x the number of rows that have
+// this length. It returns the length of each row.
 func parseContexts(text string) (rows []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		length, times, several := strings.Cut(part, "x")
 		n, err := strconv.Atoi(length)
-		k := 1
+		count := 1
 		if err == nil && several {
-			k, err = strconv.Atoi(times)
+			count, err = strconv.Atoi(times)
 		}
-		if err != nil || n < 1 || n > maxBench || k < 1 || len(rows)+k > maxSlots {
+		if err != nil || n < 1 || n > maxBench || count < 1 || len(rows)+count > maxSlots {
 			return nil, usagef("--contexts %q: must be lengths such as 64x15,3000: from 1 to %d tokens, and at most %d rows", text, maxBench, maxSlots)
 		}
-		rows = append(rows, slices.Repeat([]int{n}, k)...)
+		rows = append(rows, slices.Repeat([]int{n}, count)...)
 	}
 	return rows, nil
 }
 
-// run checks the flags, opens the model's shapes and ONNX Runtime, and measures what was asked for.
+// run checks the flags, opens a random model of the given shapes, measures what was asked for, and prints it as JSON.
 func (b *benchCommand) run(c *cobra.Command) error {
-	if err := cmp.Or(checkSettings(&b.round), b.check(), b.checkRound(c), checkIdle(b.with.Resolved, false)); err != nil {
+	if err := cmp.Or(checkSettings(&b.round), b.check(), b.checkRound(c), checkIneffective(b.settings.Resolved, notResumed)); err != nil {
 		return err
 	}
 	wanted, err := wantedParts(b.Which)
 	if err != nil {
 		return err
 	}
-	if !b.with.LoRA.Trainable() && (b.Whole || wanted["train"] || wanted["step"]) {
-		return usagef("--base-dtype %s %s; decode and score can be measured without one", b.with.LoRA.BaseDType, train.NotTrainable)
+	if !b.settings.LoRA.Trainable() && (b.Whole || wanted["train"] || wanted["step"]) {
+		return usagef("--base-dtype %s %s; decode and score can be measured without one", b.settings.LoRA.BaseDType, train.NotTrainable)
 	}
 	if b.Offload != ort.OffloadNone && !wanted["step"] {
 		return usagef("--offload is about the update: it goes with --part step or all")
@@ -140,27 +140,28 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		return err
 	}
 	defer endProfile()
-	options := b.with.Runtime.Options()
+	options := b.settings.Runtime.Options()
 	options.Profile = profile
-	env, err := openRuntime(c, options, b.with.Model.DType)
+	env, err := openRuntime(c, options, b.settings.Model.DType)
 	if err != nil {
 		return err
 	}
 	defer env.Close()
-	compute, err := policy.ComputeOn(env, b.with.Model.DType)
+	compute, err := policy.ComputeOn(env, b.settings.Model.DType)
 	if err != nil {
 		return err
 	}
-	compute.Base = policy.BaseTypes[b.with.LoRA.BaseDType]
-	compute.Sampled = !b.Whole && !b.with.LoRA.On && len(wanted) == 1 && wanted["decode"]
-	policy, err := policy.Random(env, model, compute, 0)
+	compute.Base = policy.BaseTypes[b.settings.LoRA.BaseDType]
+	// As in commands that only sample, the base type holds the head, too.
+	compute.Sampled = !b.Whole && !b.settings.LoRA.On && len(wanted) == 1 && wanted["decode"]
+	policy, err := policy.Random(env, model, compute, 0) // seed 0
 	if err != nil {
 		return err
 	}
 	defer policy.Close()
 	policy.Ring.Offload = b.Offload
-	if b.with.LoRA.On {
-		if err := policy.NewAdapter(b.with.LoRA.Settings, b.Config, 0); err != nil {
+	if b.settings.LoRA.On {
+		if err := policy.NewAdapter(b.settings.LoRA.Settings, b.Config, 0); err != nil {
 			return err
 		}
 	}
@@ -172,8 +173,8 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	return cmp.Or(cli.WriteLine(c.OutOrStdout(), measured), failed)
 }
 
-// measure returns the figures of a round, or of the wanted parts up to the first that
-// fails; nil without figures of a round.
+// measure returns the figures of a round, or of the wanted parts up to the first that fails: one part alone, or
+// several by name. It returns nil if a round fails before it has figures.
 func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Policy, wanted map[string]bool) (any, error) {
 	if b.Whole {
 		r, err := b.round.Run(c.Context(), env, policy, b.Parts)
@@ -203,7 +204,8 @@ func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Po
 	return result, err
 }
 
-// wantedParts reads --part.
+// wantedParts returns what the values of --part ask for as a set of decode, score, train and step; all is decode,
+// score and step, since step measures train, too.
 func wantedParts(parts []string) (map[string]bool, error) {
 	wanted := make(map[string]bool)
 	for _, p := range parts {

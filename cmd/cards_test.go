@@ -59,14 +59,14 @@ func TestTableRuns(t *testing.T) {
 				err = fmt.Errorf("it trains %d rounds, the lineage 500", r.Config.Train.Rounds)
 			}
 			for _, key := range rl.SizeKeys {
-				if err == nil && !r.isOpen(key) {
+				if err == nil && !r.isUnset(key) {
 					err = fmt.Errorf("it states %s, which the card should decide", key)
 				}
 			}
 			c := r.Config
 			key := fmt.Sprint(shape, c.Rollout, c.Train, c.Eval.MaxNewTokens, c.Distributed, objectives.NeedsOf(c.Objective.Settings).Apart, objectives.NeedsOf(c.Objective.Settings).Reference)
 			if known[key] == nil && err == nil {
-				known[key], err = c.Choose(shapes[shape], rl.Split{}, r.isOpen, true)
+				known[key], err = c.Choose(shapes[shape], rl.Split{}, r.isUnset, true)
 			}
 			if err != nil {
 				t.Errorf("%s: %v", path, err)
@@ -155,9 +155,9 @@ func TestKeptSizes(t *testing.T) {
 	}
 	for device, want := range map[string]string{"cuda": "64 1024 auto all", "cpu": "64 1024 auto none"} {
 		for _, out := range []string{dir, t.TempDir()} { // the second folder has no run
-			s := newChoice(asDefault)
-			s.all = true
-			s.file, s.sets = file, []string{"rollout.slots=64", "runtime.device=" + device}
+			s := newSettings(asDefault)
+			s.allEffective = true
+			s.runFile, s.sets = file, []string{"rollout.slots=64", "runtime.device=" + device}
 			r, err := s.resolveRun(newTrain(), out, true)
 			if err != nil {
 				t.Fatal(err)

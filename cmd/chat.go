@@ -22,16 +22,16 @@ import (
 
 // newChat makes the command chat, a conversation with a model in the terminal.
 func newChat() *cobra.Command {
-	o := chatOptions{drawn: drawn{Generation: true}}
-	s := talkChoice("chat")
-	c := newCommand("chat", &o, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
+	o := chatOptions{samplingOptions: samplingOptions{Generation: true}} // the default of --generation-config
+	s := talkSettings("chat")
+	c := newCommand("chat", &o, s.withResolved(func(c *cobra.Command, _ []string, r *resolved) error {
 		r.warnOfEpisodes()
-		p, err := r.open(c, nil)
+		p, err := r.open(c, noAdapters)
 		if err != nil {
 			return err
 		}
 		defer p.Close()
-		sampling, err := r.sampling(p, o.drawn)
+		sampling, err := r.sampling(p, o.samplingOptions)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func newChat() *cobra.Command {
 		defer chat.Close()
 		return chat.run(c)
 	}))
-	s.registerModel(c, slices.Concat(templateKeys, samplingFlags, []string{adapterFlag})...)
+	s.addModelFlags(c, slices.Concat(templateKeys, samplingPaths, []string{adapterFlag})...)
 	return c
 }
 
@@ -56,7 +56,7 @@ const chatHelp = `  /reset         forget the conversation
 `
 
 type chatOptions struct {
-	drawn
+	samplingOptions
 	JSON bool `help:"print one JSON object for each turn"`
 }
 
@@ -64,12 +64,13 @@ type chatOptions struct {
 type chatting struct {
 	sampler.Options
 	*policy.Conversation
-	json   bool
+	json   bool // an object for each turn, in place of text for people
 	out    io.Writer
-	saved  map[string]bool
-	failed cli.Answers
+	saved  map[string]bool // files that /save has written
+	failed cli.Answers     // counts the turns with an error
 }
 
+// newChatting begins a conversation in a template, without turns.
 func newChatting(p *policy.Policy, template tokenize.Template, o sampler.Options, json bool) (*chatting, error) {
 	talk, err := p.Conversation(template)
 	if err != nil && template.Chat && p.Tokenizer != nil && p.Tokenizer.CheckChat() != nil {
@@ -79,9 +80,9 @@ func newChatting(p *policy.Policy, template tokenize.Template, o sampler.Options
 }
 
 // run reads turns until there are no more, and answers them.
-func (c *chatting) run(command *cobra.Command) error {
-	c.out = command.OutOrStdout()
-	turns := cli.ReadTurns(command.InOrStdin(), c.out, command.ErrOrStderr())
+func (c *chatting) run(caller *cobra.Command) error {
+	c.out = caller.OutOrStdout()
+	turns := cli.ReadTurns(caller.InOrStdin(), c.out, caller.ErrOrStderr())
 	defer turns.Close()
 	if turns.Typed {
 		slog.Info("each line is a turn; /help lists what else there is, Ctrl-D leaves", "context", c.MaxTokens())
@@ -89,27 +90,25 @@ func (c *chatting) run(command *cobra.Command) error {
 			slog.Info("each line is a problem of its own: only the template chat has conversations", "template", c.Template.Name)
 		}
 	}
-	if cli.Screen(c.out) == nil {
-		c.out = cli.Raw(c.out)
-	}
+	c.out = cli.Raw(c.out) // a file or a pipe gets the answers as they are
 	for {
-		text, err := turns.Next(command.Context())
+		text, err := turns.Next(caller.Context())
 		switch {
 		case err == io.EOF:
 			return c.failed.Err()
 		case err != nil:
 			return err
 		}
-		switch chatCommand(text) {
+		switch slashWord(text) {
 		case "/exit":
 			return c.failed.Err()
-		case "":
+		case "": // a turn
 			if strings.HasPrefix(text, "//") {
 				text = text[1:]
 			}
 			err = c.turn(turns, text)
 		default:
-			if wrong := c.command(command.ErrOrStderr(), text); wrong != nil {
+			if wrong := c.slashCommand(caller.ErrOrStderr(), text); wrong != nil { // the chat goes on
 				slog.Error(wrong.Error())
 			}
 		}
@@ -119,18 +118,18 @@ func (c *chatting) run(command *cobra.Command) error {
 	}
 }
 
-// turn answers a turn. It prints and counts errors of the turn, and returns only an error
-// that ends the chat.
+// turn answers a turn, whose text appears while it is sampled, or with c.json as an object at the end. It prints and
+// counts errors of the turn, and returns only an error that ends the chat.
 func (c *chatting) turn(turns *cli.Turns, text string) error {
 	ctx, done := turns.Answering()
-	var unwritten error
+	var unwritten error // that output could not be written
 	answer, err := c.Answer(ctx, text, c.Options, func(piece string) error {
 		if !c.json {
 			_, unwritten = io.WriteString(c.out, piece)
 		}
 		return unwritten
 	})
-	left := done()
+	left := done() // an error if the user wants to leave the chat
 	if unwritten != nil || errors.Is(err, runtime.ErrLost) {
 		return err
 	}
@@ -175,18 +174,17 @@ func (c *chatting) remark(a policy.Answer) {
 	}
 }
 
-// chatCommand returns the first word of a line that is for the program; "" means that
-// the line is a turn.
-func chatCommand(line string) string {
+// slashWord returns the first word of a line that is for the program; "" means that the line is a turn.
+func slashWord(line string) string {
 	if !strings.HasPrefix(line, "/") || strings.HasPrefix(line, "//") {
 		return ""
 	}
 	return strings.Fields(line)[0]
 }
 
-// command does what a line that begins with a slash asks for. It prints to w.
-func (c *chatting) command(w io.Writer, line string) error {
-	word := chatCommand(line)
+// slashCommand does what a line that begins with a slash asks for. It prints to w.
+func (c *chatting) slashCommand(w io.Writer, line string) error {
+	word := slashWord(line)
 	rest := strings.TrimSpace(strings.TrimPrefix(line, word))
 	if rest != "" && (word == "/reset" || word == "/help") {
 		return fmt.Errorf("%s takes nothing after it, not %q", word, rest)
@@ -208,7 +206,7 @@ func (c *chatting) command(w io.Writer, line string) error {
 		word, settings.DidYouMean(word, []string{"/reset", "/system", "/save", "/help", "/exit"}))
 }
 
-// setSystem carries out /system: it sets the system message and begins anew, or shows it if text is empty.
+// setSystem carries out /system: it sets the system message and begins anew, or prints it to w if text is empty.
 func (c *chatting) setSystem(w io.Writer, text string) (err error) {
 	switch {
 	case !c.Template.Chat:
@@ -226,8 +224,7 @@ func (c *chatting) setSystem(w io.Writer, text string) (err error) {
 	return err
 }
 
-// save writes the conversation to a file that does not exist yet, or that this chat
-// wrote.
+// save writes the conversation as a row of JSON to a file that is new or that this chat wrote, and says so on w.
 func (c *chatting) save(w io.Writer, name string) error {
 	switch _, err := os.Lstat(name); {
 	case name == "":
@@ -241,9 +238,7 @@ func (c *chatting) save(w io.Writer, name string) error {
 	if c.Template.System != "" {
 		list = append([]tokenize.Message{{Role: "system", Content: c.Template.System}}, list...)
 	}
-	err := files.WriteFile(name, func(w io.Writer) error {
-		return cli.WriteLine(w, map[string]any{"messages": list})
-	})
+	err := files.WriteFile(name, func(w io.Writer) error { return cli.WriteLine(w, map[string]any{"messages": list}) })
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func TestChatCommands(t *testing.T) {
 		{"/save " + filepath.Join(dir, "b"), "there is nothing to save yet"},
 	} {
 		var out strings.Builder
-		if err := c.command(&out, tt.line); err != nil {
+		if err := c.slashCommand(&out, tt.line); err != nil {
 			out.WriteString(err.Error())
 		}
 		if !strings.Contains(out.String(), tt.says) {

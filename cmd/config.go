@@ -26,79 +26,80 @@ import (
 	"onering/train/rl"
 )
 
-// A choice is the settings that a command has. Whatever states one, a flag, --set, the
-// environment, a run file or the run of the model, goes through settings.Resolve, the stronger
-// source over the weaker.
-type choice struct {
-	command settings.Command
-	given   any                      // what flags state: at first the command's defaults
-	fresh   func() rl.Config         // returns the defaults
-	effect  []string                 // sections and settings that have an effect beside those with a flag
-	all     bool                     // all settings have an effect
-	needs   []string                 // settings that must be stated
-	opens   bool                     // the command opens the model, so the model's run states settings, too
-	samples bool                     // the command only samples with the model
-	other   []func() settings.Source // what further flags state
-	file    string
-	recipe  string // of train: small, paper or ""
-	sets    []string
-	read    settings.Source // what the file states, once it was read: it may be stdin
+// A commandSettings is the settings that a command has. Whatever states one, a flag, --set, the environment, a run file
+// or the run of the model, goes through settings.Resolve, the stronger source over the weaker.
+type commandSettings struct {
+	command      settings.Command
+	fromFlags    any                      // pointer to a configuration whose fields the flags set: at first the command's defaults
+	defaults     func() rl.Config         // returns the command's defaults; nil for sft and dpo
+	effective    []string                 // sections and settings that have an effect in the command beside those with a flag
+	allEffective bool                     // all settings have an effect
+	required     []string                 // settings that a source must state
+	opensModel   bool                     // the command opens the model, so the model's run states settings, too
+	samplesOnly  bool                     // the command only samples with the model, so lora.base_dtype holds its head, too
+	moreSources  []func() settings.Source // what further flags state
+	runFile      string                   // the value of --config
+	recipe       string                   // of train: small, paper or ""
+	sets         []string                 // the values of --set
+	fileSource   settings.Source          // what runFile states, once it was read: it may be stdin, which is read only once
 }
 
-// newChoice returns the settings of a run of onering train, changed to a command's defaults.
-func newChoice(change func(*rl.Config), effect ...string) *choice {
-	fresh := func() rl.Config {
+// newSettings returns the settings of a command that has those of onering train; change makes the defaults of train those
+// of the command. effective lists what has an effect in it without a flag: sections, such as "eval", and settings.
+func newSettings(change func(*rl.Config), effective ...string) *commandSettings {
+	defaults := func() rl.Config {
 		config := rl.Default()
 		change(&config)
 		return config
 	}
-	config := fresh()
-	return &choice{given: &config, fresh: fresh, effect: effect, command: settings.Command{Flags: map[string]string{}}}
+	config := defaults()
+	return &commandSettings{fromFlags: &config, defaults: defaults, effective: effective, command: settings.Command{Flags: map[string]string{}}}
 }
 
-// asDefault leaves the defaults of a run as they are.
+// asDefault leaves the defaults of onering train as they are.
 func asDefault(*rl.Config) {}
 
-// register adds --config, --set and the flags of paths; see flags.
-func (s *choice) register(c *cobra.Command, paths ...string) {
-	c.Flags().StringVar(&s.file, "config", "", "run file in TOML, over whose settings flags and --set win; - is stdin")
+// addRunFlags adds --config, whose shell completion knows run files, --set, whose completion knows the settings that
+// have an effect, and the flags of paths; see addSettingFlags.
+func (s *commandSettings) addRunFlags(c *cobra.Command, paths ...string) {
+	c.Flags().StringVar(&s.runFile, "config", "", "run file in TOML, over whose settings flags and --set win; - is stdin")
 	c.Flags().StringArrayVar(&s.sets, "set", nil, "section.key=value in place of a key of the run file; repeatable")
 	must(c.MarkFlagFilename("config", "toml"))
 	must(c.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) (keys []cobra.Completion, _ cobra.ShellCompDirective) {
 		for _, t := range settings.Sections(s.chosen()) {
 			for _, f := range t.Fields {
-				if path := t.Name + "." + f.Key; s.has(path) {
+				if path := t.Name + "." + f.Key; s.isEffective(path) {
 					keys = append(keys, path+"=")
 				}
 			}
 		}
 		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}))
-	s.flags(c, paths...)
+	s.addSettingFlags(c, paths...)
 }
 
-// chosen returns the configuration that flags state, with the plug-ins that they name.
-func (s *choice) chosen() any {
-	for _, t := range settings.Sections(s.given) {
-		name := t.Fields[0]
-		if s.command.Flags[t.Name+".name"] != "" {
-			_ = settings.Choose(s.given, t.Name, name.Value.String()) // a wrong name has no keys to offer
+// chosen returns fromFlags after it has set each plug-in in it, such as the objective, to the one that its flag names.
+func (s *commandSettings) chosen() any {
+	for _, t := range settings.Sections(s.fromFlags) {
+		if s.command.Flags[t.Name+".name"] != "" { // the name is the first field of its section
+			_ = settings.Choose(s.fromFlags, t.Name, t.Fields[0].Value.String()) // a wrong name has no keys to offer
 		}
 	}
-	return s.given
+	return s.fromFlags
 }
 
-// flags adds flags for the settings at paths, such as model.path. A path may end in =NAME, the
-// name of the flag, and a section stands for those of its settings that are not named apart.
-func (s *choice) flags(c *cobra.Command, paths ...string) {
-	for _, t := range settings.Sections(s.given) {
+// addSettingFlags adds flags for the settings at paths, such as model.path, with what the shell completes them by, and
+// notes in s and in the flags which setting each has. A path may end in =NAME, the name of the flag; else the setting's
+// tag names it. A section among the paths stands for those of its settings that are not named apart.
+func (s *commandSettings) addSettingFlags(c *cobra.Command, paths ...string) {
+	for _, t := range settings.Sections(s.fromFlags) {
 		for _, f := range t.Fields {
 			path, flag := t.Name+"."+f.Key, ""
 			for _, p := range paths {
 				switch p, name, _ := strings.Cut(p, "="); p {
 				case path:
 					flag = cmp.Or(name, f.Flag)
-				case t.Name:
+				case t.Name: // the whole section
 					flag = cmp.Or(flag, f.Flag)
 				}
 			}
@@ -107,14 +108,14 @@ func (s *choice) flags(c *cobra.Command, paths ...string) {
 			}
 			s.command.Flags[path] = flag
 			addFlag(c, f, flag)
-			if flag == "adapter" { // beside which no new one is trained
+			if flag == "adapter" { // the help of lora.adapter is about training, and here none is trained
 				c.Flags().Lookup(flag).Usage = adapterHelp
 			}
 			must(c.Flags().SetAnnotation(flag, settingOf, []string{path}))
 			if path == "model.template" {
 				offer(c, tokenize.Templates(), flag)
 			}
-			if f.Key == "name" {
+			if f.Key == "name" { // of a plug-in
 				c.Flags().Lookup(flag).Usage += "; " + settings.Listed(t.Name)
 				offer(c, settings.Names(t.Name), flag)
 			}
@@ -122,10 +123,10 @@ func (s *choice) flags(c *cobra.Command, paths ...string) {
 	}
 }
 
-// shorten adds a flag that is short for a value of a setting.
-func (s *choice) shorten(c *cobra.Command, flag, path string, value any, help string) {
+// addShortcut adds a flag without a value, such as --greedy, that states one value of the setting at path.
+func (s *commandSettings) addShortcut(c *cobra.Command, flag, path string, value any, help string) {
 	on := c.Flags().Bool(flag, false, help)
-	s.other = append(s.other, func() settings.Source {
+	s.moreSources = append(s.moreSources, func() settings.Source {
 		if *on {
 			return settings.Source{settings.State(path, flag, value)}
 		}
@@ -133,10 +134,10 @@ func (s *choice) shorten(c *cobra.Command, flag, path string, value any, help st
 	})
 }
 
-// run has do run with the resolved settings, once they are found possible.
-func (s *choice) run(do func(c *cobra.Command, args []string, r *resolved) error) func(*cobra.Command, []string) error {
+// withResolved returns the code of a command: it resolves and checks the settings, and then calls do with them.
+func (s *commandSettings) withResolved(do func(c *cobra.Command, args []string, r *resolved) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		r, err := s.resolveModel(c, "")
+		r, err := s.resolveModel(c, asNamed)
 		if err == nil {
 			err = r.check(r.Config)
 		}
@@ -161,18 +162,18 @@ func flagsOf(c *cobra.Command) map[string]string {
 	return flags
 }
 
-// has says whether the setting at a path has an effect in the command.
-func (s *choice) has(path string) bool {
-	return s.all || s.command.Flags[path] != "" || slices.ContainsFunc(s.effect, func(e string) bool {
+// isEffective says whether the setting at a path has an effect in the command.
+func (s *commandSettings) isEffective(path string) bool {
+	return s.allEffective || s.command.Flags[path] != "" || slices.ContainsFunc(s.effective, func(e string) bool {
 		return path == e || strings.HasPrefix(path, e+".")
 	})
 }
 
-// sources returns what the command line and the environment state, the weakest source first.
-func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
-	if s.file != "" && s.read == nil {
+// sources returns what states settings, the weakest source first: the run file, the environment, the command line.
+func (s *commandSettings) sources(c *cobra.Command) ([]settings.Source, error) {
+	if s.runFile != "" && s.fileSource == nil {
 		var err error
-		if s.read, err = readRunFile(s.file, c.InOrStdin()); err != nil {
+		if s.fileSource, err = readRunFile(s.runFile, c.InOrStdin()); err != nil {
 			return nil, err
 		}
 	}
@@ -180,17 +181,18 @@ func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	typed = append(typed, s.command.Given(s.given, c.Flags().Changed)...)
-	for _, states := range s.other {
+	typed = append(typed, s.command.Given(s.fromFlags, c.Flags().Changed)...)
+	for _, states := range s.moreSources {
 		typed = append(typed, states()...)
 	}
-	return []settings.Source{s.read, settings.Environment(s.given, s.environment()), typed}, nil
+	return []settings.Source{s.fileSource, settings.Environment(s.fromFlags, s.environment()), typed}, nil
 }
 
-// environment is the environment without the settings of sections that another command has.
-func (s *choice) environment() []string {
+// environment is the process's environment without variables for sections of onering train that this command lacks,
+// such as ONERING_ROLLOUT_SLOTS for sft: they are meant for another command, and no error here.
+func (s *commandSettings) environment() []string {
 	all := rl.Default()
-	own := settings.Sections(s.given)
+	own := settings.Sections(s.fromFlags)
 	others := slices.DeleteFunc(settings.Sections(&all), func(t settings.Section) bool {
 		return slices.ContainsFunc(own, func(o settings.Section) bool { return o.Name == t.Name })
 	})
@@ -199,100 +201,103 @@ func (s *choice) environment() []string {
 	})
 }
 
-// resolve resolves the settings. If base is not nil, it makes a source that the others override. Settings that were typed,
-// the last source, and have no effect in this command are warned about.
-func (s *choice) resolve(c *cobra.Command, base func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
+// resolve resolves the settings, and warns of those on the command line that have no effect in this command. If weakest is
+// not nil, it is called with all sources and returns one more, below them: what they do not state, that one decides.
+func (s *commandSettings) resolve(c *cobra.Command, weakest func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
 	sources, err := s.sources(c)
 	if err != nil {
 		return nil, err
 	}
-	if base != nil {
-		weakest, err := base(sources...)
+	if weakest != nil {
+		below, err := weakest(sources...)
 		if err != nil {
 			return nil, err
 		}
-		sources = append([]settings.Source{weakest}, sources...)
+		sources = append([]settings.Source{below}, sources...)
 	}
-	r, err := resolveAs(s.fresh(), s.command, sources...)
+	r, err := resolveAs(s.defaults(), s.command, sources...)
 	if err != nil {
 		return nil, err
 	}
-	r.choice = s
-	for _, x := range sources[len(sources)-1] {
-		if !s.has(x.Path()) {
+	r.commandSettings = s
+	for _, x := range sources[len(sources)-1] { // the command line
+		if !s.isEffective(x.Path()) {
 			slog.Warn("a setting has no effect in this command", "setting", x.Path(), "place", x.Place)
 		}
 	}
 	return r, nil
 }
 
-// resolveModel resolves the settings, of a command that opens a model with those that its run
-// states and no other source does: the run whose folder, or a checkpoint of it, is at dir. "" is
-// the adapter or the model that is named.
-func (s *choice) resolveModel(c *cobra.Command, dir string) (*resolved, error) {
+// asNamed stands for a folder: that of the adapter, or else of the model, which the settings name.
+const asNamed = ""
+
+// resolveModel resolves the settings. Of a command that opens a model, the run that trained it decides what no other
+// source states. dir is the folder of that run, or of a checkpoint in it, or asNamed.
+func (s *commandSettings) resolveModel(c *cobra.Command, dir string) (*resolved, error) {
 	environment := ""
 	r, err := s.resolve(c, func(others ...settings.Source) (run settings.Source, err error) {
-		run, environment, err = s.ofRun(dir, others)
+		run, environment, err = s.settingsOfRun(dir, others)
 		return run, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	r.environment = environment
-	if s.has("rollout.top_p") { // then the command samples
+	if s.isEffective("rollout.top_p") { // then the command samples
 		r.Rollout.Sampling = r.Rollout.Sampling.OrGreedy()
 	}
 	r.prompt, _ = r.Model.PromptTemplate() // check reports the error
 	return r, nil
 }
 
-// ofRun returns what the run of a folder states and the command takes: not the template, the
-// reward or the environment if another source names one. It also returns the name of the
-// environment, "" if there is none.
-func (s *choice) ofRun(dir string, others []settings.Source) (run settings.Source, environment string, err error) {
+// settingsOfRun returns those settings in the run.toml of the run at dir (see resolveModel) that also count when this
+// command opens the run's model: not the template, the reward or the environment if another source names one. It also
+// returns the name of the run's environment, "" if its responses were single turns.
+func (s *commandSettings) settingsOfRun(dir string, others []settings.Source) (run settings.Source, environment string, err error) {
 	stated := func(key string) bool { return settings.Find(key, others...).Key != "" }
-	for _, key := range []string{"lora.adapter", "model.path"} {
+	for _, key := range []string{"lora.adapter", "model.path"} { // where dir is asNamed
 		path, _ := settings.Find(key, others...).Value.(string)
 		dir = cmp.Or(dir, path)
 	}
-	if dir == "" || !s.opens {
+	if dir == "" || !s.opensModel {
 		return nil, "", nil
 	}
-	if dir == data.Arithmetic && s.has("model.template") && !stated("model.template") {
+	if dir == data.Arithmetic && s.isEffective("model.template") && !stated("model.template") {
 		return settings.Source{{Section: "model", Key: "template", Place: defaultName, Value: "no"}}, "", nil
 	}
-	of, err := policy.ReadRun(dir)
-	if err != nil || of == nil {
+	saved, err := policy.ReadRun(dir)
+	if err != nil || saved == nil {
 		if stated("model.template") {
-			err = nil
+			err = nil // the run is read for its template above all, and here another one counts
 		}
 		return nil, "", err
 	}
-	if name, _ := settings.Find("environment.name", of.Settings).Value.(string); name != "single" {
+	if name, _ := settings.Find("environment.name", saved.Settings).Value.(string); name != "single" {
 		environment = name
 	}
-	sampled := settings.Find("rollout.max_new_tokens", of.Settings).Key != ""
-	own := settings.Find("model.template", of.Settings).Value
-	template := cmp.Or(settings.Find("model.template", others...).Value, own)
-	run = settings.Source{{Section: "model", Key: "template", Place: of.File, Value: tokenize.DefaultTemplate}}
-	if !sampled && s.has("reward.extract") && !stated("reward.name") && !stated("reward.use") && slices.Contains([]any{"chat", "concat", "no"}, template) {
+	ofTrain := settings.Find("rollout.max_new_tokens", saved.Settings).Key != "" // a run of train, not of sft or dpo
+	runTemplate := settings.Find("model.template", saved.Settings).Value
+	template := cmp.Or(settings.Find("model.template", others...).Value, runTemplate)
+	run = settings.Source{{Section: "model", Key: "template", Place: saved.File, Value: tokenize.DefaultTemplate}} // if the run states none
+	if !ofTrain && s.isEffective("reward.extract") && !stated("reward.name") && !stated("reward.use") && slices.Contains([]any{"chat", "concat", "no"}, template) {
 		// Demonstrations taught the form of the answers, for which these templates do not ask.
-		run = append(run, settings.Setting{Section: "reward", Key: "extract", Place: of.File, Value: "auto"})
+		run = append(run, settings.Setting{Section: "reward", Key: "extract", Place: saved.File, Value: "auto"})
 	}
-	return append(run, slices.DeleteFunc(slices.Clone(of.Settings), func(x settings.Setting) bool {
+	ignored := func(x settings.Setting) bool { // says that a setting of the run does not count here
 		section, _, _ := strings.Cut(x.Section, ".")
 		switch {
 		case slices.Contains(templateKeys, x.Path()):
-			return template != own || !s.has(x.Path())
+			return template != runTemplate || !s.isEffective(x.Path())
 		case x.Section == "data": // the columns of another file
 			return true
-		case x.Section == "lora":
-			return !of.Adapter || x.Key != "base_dtype"
+		case x.Section == "lora": // what opens the adapter, not what trained it
+			return !saved.Adapter || x.Key != "base_dtype"
 		case section == "reward" || section == "environment":
-			return !sampled || !slices.Contains(s.effect, section) || stated(section+".name") || stated(section+".use")
+			return !ofTrain || !slices.Contains(s.effective, section) || stated(section+".name") || stated(section+".use")
 		}
-		return !sampled || !slices.Contains(s.effect, section) && !slices.Contains(s.effect, x.Path())
-	})...), environment, nil
+		return !ofTrain || !slices.Contains(s.effective, section) && !slices.Contains(s.effective, x.Path())
+	}
+	return append(run, slices.DeleteFunc(slices.Clone(saved.Settings), ignored)...), environment, nil
 }
 
 // templateKeys are the settings of a prompt's template.
@@ -302,36 +307,36 @@ var templateKeys = []string{"model.template", "model.system", "model.template_ar
 type resolved struct {
 	rl.Config
 	*settings.Resolved
-	*choice
-	named       string // the model as it was named, if it is the run of an adapter
-	prompt      tokenize.Template
-	environment string // of the model's run; "" if its responses are single turns
+	*commandSettings
+	modelAsNamed string            // model.path as it was stated; Model.Path is another one if it names the run of an adapter
+	prompt       tokenize.Template // that of [model]
+	environment  string            // that of the model's run, by name; "" if its responses are single turns
 }
 
-// resolve applies the sources to the defaults of a run, weakest first. validate checks the values
-// together.
+// resolve applies the sources to the defaults of a run, weakest first. validate checks the values together.
 func resolve(sources ...settings.Source) (*resolved, error) {
 	return resolveAs(rl.Default(), settings.Command{}, sources...)
 }
 
-// resolveAs is resolve for a command with defaults and flags of its own.
-func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source) (*resolved, error) {
-	r, usual := &resolved{Config: config}, config.Optimizer.LearningRate
+// resolveAs is resolve for a command with defaults and flags of its own. Where no source states them, it also fills
+// in what follows from other settings: the model and the rate of an adapter, and the constant length of an objective.
+func resolveAs(defaults rl.Config, of settings.Command, sources ...settings.Source) (*resolved, error) {
+	r := &resolved{Config: defaults}
 	var err error
 	if r.Resolved, err = settings.Resolve(&r.Config, of, sources...); err != nil {
 		return nil, usageError{err}
 	}
-	r.named = r.Model.Path
-	completeAdapter(r.Resolved, &r.Model.Path, &r.LoRA, &r.Optimizer.LearningRate, usual)
+	r.modelAsNamed = r.Model.Path
+	completeAdapter(r.Resolved, &r.Model.Path, &r.LoRA, &r.Optimizer.LearningRate, defaults.Optimizer.LearningRate)
 	if !r.Stated("objective.constant_length") {
 		for _, f := range settings.Fields(r.Objective.Settings) {
-			if f.Key == "constant_length" && f.Value.Float() != 1 { // Dr. GRPO's constant is the limit of the run's responses; 1 is a sum
+			// Dr. GRPO divides by the limit of the run's responses. An objective with the default 1 sums over tokens.
+			if f.Key == "constant_length" && f.Value.Float() != 1 {
 				f.Value.SetFloat(float64(max(1, r.Rollout.MaxNewTokens)))
 			}
 		}
 	}
-	// The configuration includes what a reward takes from the template. validate refuses
-	// an impossible template.
+	// A reward that extracts answers looks for them where the template asks for them. validate refuses an impossible template.
 	if template, err := r.Model.PromptTemplate(); err == nil {
 		reward.SetTemplate(r.Reward.Rule, template.Name)
 	}
@@ -342,35 +347,37 @@ func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source
 // full training begins at 3e-3, loses what it knows.
 const mostAdapterRate = 0.01
 
-// completeAdapter completes what trains an adapter: the model and the adapter, see continued, and the
-// learning rate, which is ten times the usual one, at most mostAdapterRate, unless another is stated. A run file that
-// trains no adapter by itself states the usual one for full training.
-func completeAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, rate *float64, usual float64) {
-	continued(model, l)
-	s, adapter := r.Decided("optimizer.learning_rate"), r.Decided("lora.adapter")
-	full := s.InFile() && *rate == usual && !r.Decided("lora.on").InFile() && !(adapter.InFile() && adapter.Value != "")
-	if l.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName) || full) {
-		*rate, _ = strconv.ParseFloat(fmt.Sprintf("%.15g", min(*rate*10, mostAdapterRate)), 64) // 1e-6 times 10 is 1e-5, and not the number before it
+// completeAdapter completes what trains an adapter: the model and the adapter, see followAdapterRun, and *rate, which
+// is ten times the default one, at most mostAdapterRate, unless another is stated. A run file that states defaultRate
+// and trains no adapter by itself is one for full training, whose rate does not count as stated for an adapter.
+func completeAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, rate *float64, defaultRate float64) {
+	followAdapterRun(model, l)
+	decidedRate, adapter := r.Decided("optimizer.learning_rate"), r.Decided("lora.adapter")
+	forFullTraining := decidedRate.InFile() && *rate == defaultRate && !r.Decided("lora.on").InFile() && !(adapter.InFile() && adapter.Value != "")
+	if l.On && (decidedRate.Key == "" || strings.HasPrefix(decidedRate.Place, defaultName) || forFullTraining) {
+		*rate, _ = strconv.ParseFloat(fmt.Sprintf("%.15g", min(*rate*10, mostAdapterRate)), 64) // rounded: 1e-6 times 10 is 1e-5, and not the number before it
 	}
 }
 
-// sayRate says which learning rate an adapter has, and where it is from.
-func sayRate(r *settings.Resolved, l train.LoRAConfig, rate float64) {
+// logAdapterRate says which learning rate the adapter of a run has and where it is from; nothing if it trains none.
+func logAdapterRate(r *settings.Resolved, l train.LoRAConfig, rate float64) {
+	if !l.On {
+		return
+	}
 	s := r.Decided("optimizer.learning_rate")
-	is := "as " + s.Place + " says"
-	if stated, ok := s.Value.(float64); rate == mostAdapterRate && (!ok || stated != rate) {
-		is = "the highest default one of an adapter"
-	} else if !ok || stated != rate {
-		is = "ten times that of full training, which " + cmp.Or(s.Place, "the default") + " has"
+	source := "as " + s.Place + " says"
+	if stated, ok := s.Value.(float64); !ok || stated != rate { // completeAdapter has chosen it
+		source = "ten times that of full training, which " + cmp.Or(s.Place, "the default") + " has"
+		if rate == mostAdapterRate {
+			source = "the highest default one of an adapter"
+		}
 	}
-	if l.On {
-		slog.Info("the learning rate of the adapter", "learning_rate", rate, "is", is)
-	}
+	slog.Info("the learning rate of the adapter", "learning_rate", rate, "is", source)
 }
 
-// continued rewrites the model where it names a run that trained an adapter, or one of its
-// checkpoints: it becomes the model of that run, and the adapter becomes lora.adapter.
-func continued(model *string, l *train.LoRAConfig) {
+// followAdapterRun rewrites *model where it names a run that trained an adapter, or one of its checkpoints: it becomes the
+// model of that run, and the run's adapter becomes l.Adapter. It switches l on wherever there is an adapter.
+func followAdapterRun(model *string, l *train.LoRAConfig) {
 	if dir, err := train.Folder(*model).Model(); err == nil && *model != "" && l.Adapter == "" {
 		// An error in the model is reported where it is opened.
 		if run, err := policy.ReadRun(dir); err == nil && run != nil && run.Adapter {
@@ -380,8 +387,9 @@ func continued(model *string, l *train.LoRAConfig) {
 	l.On = l.On || l.Adapter != ""
 }
 
-// takeAdapter completes an adapter that a run continues: its folder and its configuration.
-func takeAdapter(model string, l *train.LoRAConfig) (err error) {
+// findAdapter replaces l.Adapter, which may be a run folder, by its newest checkpoint, and l.Settings by the settings that
+// lie there, once it has checked that the adapter fits the model in a folder. Without an adapter it does nothing.
+func findAdapter(model string, l *train.LoRAConfig) (err error) {
 	if l.Adapter == "" {
 		return nil
 	}
@@ -394,12 +402,12 @@ func takeAdapter(model string, l *train.LoRAConfig) (err error) {
 // validate reports the impossible values of the whole configuration.
 func (r *resolved) validate() error { return asUsage(r.Locate(r.Config.Validate())) }
 
-// check reports the impossible values among those of config that have an effect in the command,
-// and what must be stated and is not.
+// check reports the impossible values among those of config that have an effect in the command, and what must be stated
+// and is not. An empty text that nothing states is no error where the command does not require the setting.
 func (r *resolved) check(config rl.Config) error {
 	errs := slices.DeleteFunc(settings.Flatten(config.Check()), func(err error) bool {
 		bad, ok := errors.AsType[*settings.Error](err)
-		return ok && (!r.has(bad.Key) || bad.Value == "" && !r.Stated(bad.Key) && !slices.Contains(r.needs, bad.Key))
+		return ok && (!r.isEffective(bad.Key) || bad.Value == "" && !r.Stated(bad.Key) && !slices.Contains(r.required, bad.Key))
 	})
 	return asUsage(r.Locate(errors.Join(errs...)))
 }
@@ -419,11 +427,11 @@ func encodeConfig(config any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// checkIdle warns of the settings that have no effect on the run, but for those that defaults
-// state and, if it is resumed, its run.toml. Those of an adapter are refused on the command
-// line, since the run would train all weights instead, or another adapter.
-func checkIdle(r *settings.Resolved, resume bool) (err error) {
-	r.Idle(func(s settings.Setting, needs string) {
+// checkIneffective warns of the settings that have no effect beside the others, but for those that defaults state
+// and, if the run is resumed, its run.toml. It refuses those of an adapter on the command line, as the run would
+// train all weights, or another adapter.
+func checkIneffective(r *settings.Resolved, resume bool) (err error) {
+	r.Idle(func(s settings.Setting, needs string) { // needs says which setting is not as s needs it
 		switch typed := strings.HasPrefix(s.Place, "--"); {
 		case typed && s.Section == "lora":
 			err = usagef("%s has no effect: it counts where %s (--lora trains an adapter); leave it out, or set that", s.Place, needs)
@@ -435,11 +443,13 @@ func checkIdle(r *settings.Resolved, resume bool) (err error) {
 	return err
 }
 
+// notResumed says that the settings are not those of a resumed run.
+const notResumed = false
+
 // largestRunFile bounds a run file, and a config of another trainer, in bytes.
 const largestRunFile = 1 << 20
 
-// readConfig reads a whole file of settings, of which what is the flag or the argument; "-" is stdin.
-// It also returns the name for messages.
+// readConfig reads a file of settings that the flag or argument what names; "-" is stdin. shown is for messages.
 func readConfig(what, name string, stdin io.Reader) (text []byte, shown string, err error) {
 	in, shown, err := cli.OpenInput(what, name, stdin)
 	if err != nil {
@@ -452,7 +462,7 @@ func readConfig(what, name string, stdin io.Reader) (text []byte, shown string, 
 	return text, shown, err
 }
 
-// readRunFile reads a run file; "-" is stdin.
+// readRunFile reads a run file; "-" is stdin. The run.toml of an earlier version gets the keys of today.
 func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 	data, name, err := readConfig("--config", name, stdin)
 	if err != nil {
@@ -465,25 +475,25 @@ func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 	return source, asUsage(err)
 }
 
-// take sorts the arguments of a command that trains into --config, --set and --data: a run file,
-// files of data and settings need no flag.
-func (s *choice) take(c *cobra.Command) error {
-	all := settings.Sections(s.chosen())
+// sortArguments takes the arguments of train, sft or dpo as values of --config, --set and --data, since a run file, files of
+// data and settings need no flag. Any other argument, such as a model's folder, is refused with the flag that it needs.
+func (s *commandSettings) sortArguments(c *cobra.Command) error {
+	sections := settings.Sections(s.chosen())
 	for _, arg := range c.Flags().Args() {
-		name, _, stated := strings.Cut(arg, "=")
+		name, _, hasValue := strings.Cut(arg, "=")
 		section, _, _ := strings.Cut(name, ".")
-		_, failed := os.Stat(arg)
+		_, noFile := os.Stat(arg)
 		switch ext := filepath.Ext(arg); {
-		case stated && failed != nil && slices.ContainsFunc(all, func(t settings.Section) bool { return t.Name == section }):
+		case hasValue && noFile != nil && slices.ContainsFunc(sections, func(t settings.Section) bool { return t.Name == section }):
 			s.sets = append(s.sets, arg)
-		case stated && failed != nil && settingCalled(c, name) != "":
+		case hasValue && noFile != nil && settingCalled(c, name) != "":
 			return usagef("unexpected argument %q%s", arg, settingCalled(c, name))
 		case slices.Contains([]string{".toml", ".yaml", ".yml"}, ext):
-			if s.file != "" && s.file != arg {
-				return usagef("unexpected argument %q: there is a run file already, %s; leave one of the two out", arg, s.file)
+			if s.runFile != "" && s.runFile != arg {
+				return usagef("unexpected argument %q: there is a run file already, %s; leave one of the two out", arg, s.runFile)
 			}
-			s.file = arg
-		case slices.Contains(settings.Names("objective"), arg) && failed != nil:
+			s.runFile = arg
+		case slices.Contains(settings.Names("objective"), arg) && noFile != nil:
 			return usagef("unexpected argument %q: an objective is chosen with --objective %s", arg, arg)
 		case hasFile(arg, "config.json"):
 			return usagef("unexpected argument %q: a model is named with --model %s", arg, cli.ShellQuoted(arg))
@@ -491,9 +501,9 @@ func (s *choice) take(c *cobra.Command) error {
 			return usagef("unexpected argument %q: a run goes on with --resume --out %s, and another begins with its model by --model", arg, cli.ShellQuoted(arg))
 		case c.Name() != "train" && c.Flags().Changed("data"):
 			return usagef("unexpected argument %q: the data are in %s already (--data)", arg, c.Flags().Lookup("data").Value)
-		case failed != nil && ext == "" && arg != "-" && !strings.ContainsAny(arg, ":*?/"):
+		case noFile != nil && ext == "" && arg != "-" && !strings.ContainsAny(arg, ":*?/"):
 			return usagef("unexpected argument %q: it is not a run file, a file of data or section.key=value", arg)
-		default:
+		default: // also a name on a hub, a pattern of files, or stdin
 			if err := c.Flags().Set("data", arg); err != nil {
 				return usageError{err}
 			}
@@ -517,8 +527,8 @@ func addFlags(c *cobra.Command, options any) {
 	}
 }
 
-// addFlag adds a flag for a field, with words in its help text. Beside the tags of settings the
-// field may have the tag required.
+// addFlag adds a flag called name for a field, with words in place of the {placeholders} of its help, and with what
+// the shell completes it by. Beside the tags of package settings the field may have the tag required.
 func addFlag(c *cobra.Command, f settings.Field, name string) {
 	f.AddFlag(c.Flags(), name)
 	flag := c.Flags().Lookup(name)
@@ -545,8 +555,7 @@ func offer(c *cobra.Command, values []string, name string) {
 	must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// must stops on a mistake in the program itself, such as completion for a flag
-// that does not exist.
+// must stops on a mistake in the program itself, such as completion for a flag that does not exist.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -63,14 +63,14 @@ func openedName(path string) string {
 // dataFlags are the settings of the commands that read a file of problems.
 var dataFlags = []string{"data.prompt", "data.answer", "data.id", "data.split", "data.expansion", "data.filter", "reward.name=reward"}
 
-// newDataShow makes the command data show, which prints rows as training reads them.
+// newDataShow makes the command data show, which prints rows of a file.
 func newDataShow() *cobra.Command {
 	var o struct {
 		Rows   int  `short:"n" range:"[0,)" note:"0 is all" help:"print at most this many rows"`
 		Mapped bool `help:"print names, problems and answers, as training reads them"`
 	}
-	s := newChoice(asDefault, "reward", "data", "model.template")
-	c := newCommand("data-show", &o, s.run(func(c *cobra.Command, args []string, r *resolved) error {
+	s := newSettings(asDefault, "reward", "data", "model.template")
+	c := newCommand("data-show", &o, s.withResolved(func(c *cobra.Command, args []string, r *resolved) error {
 		from := r.Data.Options()
 		from.Input, from.Limit = inputOf(c, args[0]), o.Rows
 		path, err := localData(c, args[0])
@@ -83,12 +83,12 @@ func newDataShow() *cobra.Command {
 		}
 		return showRows(c.OutOrStdout(), openedName(path), from, mapped)
 	}))
-	s.register(c, dataFlags...)
+	s.addRunFlags(c, dataFlags...)
 	return c
 }
 
-// showRows prints rows with the columns of the file, or mapped: as training reads them, and then names the
-// first rows that training leaves out.
+// showRows prints rows as JSON: with the columns of the file or, if mapped, as training reads them, with a report at
+// the end of the rows that training leaves out.
 func showRows(w io.Writer, path string, o data.Options, mapped bool) error {
 	o.OnBad = data.LeaveOut
 	rows, err := data.Open(path, o)
@@ -126,14 +126,14 @@ func showRows(w io.Writer, path string, o data.Options, mapped bool) error {
 	}
 }
 
-// newDataCheck makes the command data check, which reports on a whole file.
+// newDataCheck makes the command data check, which reports on a whole file: wrong rows, and lengths of prompts.
 func newDataCheck() *cobra.Command {
 	var flags struct {
 		JSON bool `help:"print one JSON object"`
 	}
-	s := newChoice(asDefault, "reward", "data")
-	s.opens = true
-	c := newCommand("data-check", &flags, s.run(func(c *cobra.Command, args []string, r *resolved) (err error) {
+	s := newSettings(asDefault, "reward", "data")
+	s.opensModel = true
+	c := newCommand("data-check", &flags, s.withResolved(func(c *cobra.Command, args []string, r *resolved) (err error) {
 		o := data.CheckOptions{Parse: verifier.Readable, Options: r.Data.Options(), Extract: reward.Extract(r.Reward.Rule), Template: r.prompt}
 		o.Input, o.Keep = inputOf(c, args[0]), o.Template.Columns
 		o.Options = reward.Reading(r.Reward.Rule, o.Options)
@@ -144,7 +144,7 @@ func newDataCheck() *cobra.Command {
 		}
 		return reportData(c, args[0], o, flags.JSON)
 	}))
-	s.register(c, append(dataFlags, "model.path", "model.template", "model.system", "model.template_args")...)
+	s.addRunFlags(c, append(dataFlags, "model.path", "model.template", "model.system", "model.template_args")...)
 	return c
 }
 
@@ -162,8 +162,8 @@ func reportData(c *cobra.Command, name string, o data.CheckOptions, asJSON bool)
 	return cmp.Or(err, report.Refused(openedName(path)))
 }
 
-// promptLength returns a function that counts the tokens of a problem in its
-// template.
+// promptLength returns a function that counts the tokens of a problem in the template around it, with the tokenizer
+// of the model. The function fails if the tokenizer cannot encode the text.
 func promptLength(c *cobra.Command, model string, around tokenize.Template) (func(data.Problem) (int, error), error) {
 	folder, err := tokenizerFolder(c, model)
 	if err != nil {
@@ -209,7 +209,7 @@ type arithmeticOptions struct {
 	HeldOut bool    `help:"problems of the held-out part"`
 }
 
-// writeArithmetic prints demonstrations of the embedded task.
+// writeArithmetic prints demonstrations of the embedded task, as JSON. The same seed gives the same.
 func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 	type row struct {
 		Prompt   string `json:"prompt"`
@@ -220,8 +220,8 @@ func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 	r := rand.New(rand.NewPCG(o.Seed, 0))
 	for range o.Rows {
 		p := data.DrawSum(r, o.Digits, o.HeldOut)
-		response := ""
-		if o.Call > 0 && r.Float64() < o.Call {
+		var response string
+		if o.Call > 0 && r.Float64() < o.Call { // without --call nothing is drawn for it, so other responses stay as they are
 			response = p.Called()
 		} else {
 			response = p.Demonstrate(r, o.Guess, o.Slip)

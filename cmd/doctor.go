@@ -17,12 +17,12 @@ import (
 
 // newDoctor makes the command doctor, which says what this machine has and lacks for a run.
 func newDoctor() *cobra.Command {
-	s := newChoice(asDefault, "runtime")
+	s := newSettings(asDefault, "runtime")
 	var o struct {
 		MPI  bool `flag:"mpi" help:"look at the ranks that mpirun or srun started"`
 		JSON bool `help:"print one JSON object"`
 	}
-	c := newCommand("doctor", &o, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
+	c := newCommand("doctor", &o, s.withResolved(func(c *cobra.Command, _ []string, r *resolved) error {
 		where := r.Runtime
 		if o.MPI {
 			return doctorMPI(c, where, o.JSON)
@@ -39,12 +39,12 @@ func newDoctor() *cobra.Command {
 		}
 		return err
 	}))
-	s.flags(c, "runtime")
+	s.addSettingFlags(c, "runtime")
 	return c
 }
 
-// diagnosisTable has two columns. device is the flag's value. The error that ends the command
-// tells the problems.
+// diagnosisTable tells in two columns what was found. device is the value of --device, of which auto is explained.
+// The problems are not among it: they are the error that ends the command.
 func diagnosisTable(v buildVersion, r runtime.Diagnosis, device string) (t cli.Table) {
 	t.Add("onering", "%s, %s", v.Version, v.commit())
 	t.Add("platform", "%s/%s, %s", r.OS, r.Arch, r.Go)
@@ -83,7 +83,7 @@ func diagnosisTable(v buildVersion, r runtime.Diagnosis, device string) (t cli.T
 	return t
 }
 
-// doctorMPI reports on the ranks of a run, on rank 0.
+// doctorMPI reports on the ranks of a run, on rank 0. where is [runtime].
 func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error {
 	v := readVersion()
 	say := func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }

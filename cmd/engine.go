@@ -26,35 +26,35 @@ import (
 	"onering/train/rl"
 )
 
-// samplingFlags are the settings that say how tokens are chosen.
-var samplingFlags = []string{"rollout.temperature", "rollout.top_p", "rollout.top_k", "rollout.min_p", "rollout.max_new_tokens"}
+// samplingPaths are the settings that say how tokens are chosen.
+var samplingPaths = []string{"rollout.temperature", "rollout.top_p", "rollout.top_k", "rollout.min_p", "rollout.max_new_tokens"}
 
 // adapterFlag gives lora.adapter the name that it has where no adapter is trained.
 const adapterFlag = "lora.adapter=adapter"
 
-// modelChoice returns the settings of a command that runs a model.
-func modelChoice(change func(*rl.Config), effect ...string) *choice {
-	s := newChoice(change, append(effect, "lora.adapter")...)
-	s.needs, s.opens, s.samples = []string{"model.path"}, true, true
+// modelSettings is newSettings for a command that runs a model: it requires one, and by default only samples with it.
+func modelSettings(change func(*rl.Config), effective ...string) *commandSettings {
+	s := newSettings(change, append(effective, "lora.adapter")...)
+	s.required, s.opensModel, s.samplesOnly = []string{"model.path"}, true, true
 	return s
 }
 
-// talkChoice returns the settings of a command that talks to a model: the template is another
-// by default, and of the model's run the limit of a response counts, too.
-func talkChoice(template string) *choice {
-	return modelChoice(func(config *rl.Config) {
+// talkSettings is modelSettings for generate and chat: by default they sample one response in this template, without
+// filters, and the limit of a response in the run.toml of the model's run counts, too.
+func talkSettings(template string) *commandSettings {
+	return modelSettings(func(config *rl.Config) {
 		config.Model.Template, config.Rollout.Sampling = template, sampler.Plain(512)
 		config.Rollout.SamplesPerPrompt = 1
 	}, "rollout.max_new_tokens")
 }
 
-// registerModel is register for a command that runs a model.
-func (s *choice) registerModel(c *cobra.Command, paths ...string) {
-	s.register(c, append(paths, "model.path", "model.dtype", "lora.base_dtype", "runtime")...)
+// addModelFlags is addRunFlags for a command that runs a model.
+func (s *commandSettings) addModelFlags(c *cobra.Command, paths ...string) {
+	s.addRunFlags(c, append(paths, "model.path", "model.dtype", "lora.base_dtype", "runtime")...)
 }
 
-// drawn are the flags of the commands that sample beside their settings.
-type drawn struct {
+// A samplingOptions has the flags that say how tokens are chosen and are not settings.
+type samplingOptions struct {
 	Seed       uint64 `help:"seed of the sampling"`
 	Greedy     bool   `help:"take the likeliest token"`
 	Generation bool   `flag:"generation-config" help:"take the temperature and the filters that nothing states from the model's generation_config.json"`
@@ -66,66 +66,67 @@ const adapterHelp = "folder of a LoRA adapter of the model, as PEFT and onering 
 // An adapters holds the values of a repeatable --adapter: folders with names, and at most one
 // without, which goes with the model.
 type adapters struct {
-	Given []string `flag:"adapter" complete:"dir" help:"{adapter}; NAME=DIR for rows with \"adapter\": NAME"`
-	named map[string]string
-	alone string
+	Given   []string          `flag:"adapter" complete:"dir" help:"{adapter}; NAME=DIR for rows with \"adapter\": NAME"`
+	byName  map[string]string // folders
+	unnamed string            // a folder, or ""
 }
 
-// read sorts the values of --adapter, NAME=DIR or DIR, into adapters with a name and the one without.
-func (a *adapters) read() error {
-	a.named, a.alone = make(map[string]string), ""
+// parse sorts the values of --adapter, NAME=DIR or DIR, into byName and unnamed. A DIR that exists may hold a =, and
+// what stands before a = is no NAME if it has a slash.
+func (a *adapters) parse() error {
+	a.byName, a.unnamed = make(map[string]string), ""
 	for _, value := range a.Given {
 		name, dir, named := strings.Cut(value, "=")
 		if _, err := os.Stat(value); err == nil || strings.ContainsAny(name, `/\`) {
 			named = false
 		}
 		switch {
-		case !named && a.alone != "" && a.alone != value:
-			return usagef("--adapter %s: there is one without a name already, %s: name them, as in --adapter NAME=%s", value, a.alone, value)
+		case !named && a.unnamed != "" && a.unnamed != value:
+			return usagef("--adapter %s: there is one without a name already, %s: name them, as in --adapter NAME=%s", value, a.unnamed, value)
 		case !named:
-			a.alone = value
+			a.unnamed = value
 		case name == "" || dir == "":
 			return usagef("--adapter %s: write NAME=DIR", value)
-		case a.named[name] != "":
+		case a.byName[name] != "":
 			return usagef("--adapter %s: there are two with the name %q", value, name)
 		default:
-			a.named[name] = dir
+			a.byName[name] = dir
 		}
 	}
 	return nil
 }
 
-// stated is the adapter without a name as a setting.
-func (a *adapters) stated() (s settings.Source) {
-	if a.alone != "" {
-		s = settings.Source{settings.State("lora.adapter", "adapter", a.alone)}
+// asSource states the adapter without a name as the setting lora.adapter; nothing if there is none.
+func (a *adapters) asSource() (s settings.Source) {
+	if a.unnamed != "" {
+		s = settings.Source{settings.State("lora.adapter", "adapter", a.unnamed)}
 	}
 	return s
 }
 
-// resolve returns the settings for the model, called "", and for each named adapter: those of its
-// own run, or of the model if it has none. They are checked.
-func (a *adapters) resolve(c *cobra.Command, s *choice) (map[string]*resolved, error) {
-	r, err := s.resolveModel(c, "")
+// resolve returns the checked settings for the model, under the name "", and for each named adapter: those of the run
+// that trained it, or of the model if that is unknown. It warns if one of these runs had an environment.
+func (a *adapters) resolve(c *cobra.Command, s *commandSettings) (map[string]*resolved, error) {
+	r, err := s.resolveModel(c, asNamed)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]*resolved{"": r}
-	for _, name := range slices.Sorted(maps.Keys(a.named)) {
-		if all[name], err = s.resolveAdapter(c, a.named[name], r); err != nil {
+	byAdapter := map[string]*resolved{"": r}
+	for _, name := range slices.Sorted(maps.Keys(a.byName)) {
+		if byAdapter[name], err = s.resolveAdapter(c, a.byName[name], r); err != nil {
 			return nil, err
 		}
 	}
-	r.LoRA.On = r.LoRA.On || len(a.named) > 0
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name].warnOfEpisodes() {
-			break
+	r.LoRA.On = r.LoRA.On || len(a.byName) > 0
+	for _, name := range slices.Sorted(maps.Keys(byAdapter)) {
+		if byAdapter[name].warnOfEpisodes() {
+			break // one warning is enough
 		}
 	}
-	return all, r.check(r.Config)
+	return byAdapter, r.check(r.Config)
 }
 
-// warnOfEpisodes says that the model's run had an environment, which the command does not play.
+// warnOfEpisodes warns if the model's run had an environment, which the command does not play, and says whether it had.
 func (r *resolved) warnOfEpisodes() bool {
 	if r.environment != "" {
 		slog.Warn("the environment of the run is played by train and eval, not here: a response is a single turn", "environment", r.environment)
@@ -133,9 +134,8 @@ func (r *resolved) warnOfEpisodes() bool {
 	return r.environment != ""
 }
 
-// resolveAdapter returns the settings of the run in whose folder an adapter lies, or those of the
-// model if it lies in none.
-func (s *choice) resolveAdapter(c *cobra.Command, dir string, model *resolved) (*resolved, error) {
+// resolveAdapter returns the checked settings of the run of an adapter at dir, or of the model if it is of none.
+func (s *commandSettings) resolveAdapter(c *cobra.Command, dir string, model *resolved) (*resolved, error) {
 	if run, err := policy.ReadRun(dir); err != nil || run == nil {
 		return model, nil
 	}
@@ -147,19 +147,21 @@ func (s *choice) resolveAdapter(c *cobra.Command, dir string, model *resolved) (
 	return r, err
 }
 
-// open opens ONNX Runtime and the model with its adapter, and with further ones by their names. It
-// checks the folders first: the library may have to be fetched, and a wrong folder should be
-// reported at once.
+// noAdapters says that the model has no adapters by name.
+var noAdapters map[string]string
+
+// open opens ONNX Runtime and the model with its adapter, and with further ones, folders by name. It finds and checks
+// the folders first: the library may have to be fetched, and a wrong folder should be reported at once.
 func (r *resolved) open(c *cobra.Command, named map[string]string) (*policy.Policy, error) {
-	model, err := r.folders(c, named)
+	model, err := r.findFolders(c, named)
 	if err != nil {
 		return nil, err
 	}
 	return openPolicy(c, r.Runtime, policy.Options{Path: model, DType: r.Model.DType, Base: r.LoRA.BaseDType, Adapter: r.LoRA.Adapter, Named: named,
-		Sampled: r.choice != nil && r.samples})
+		Sampled: r.samplesOnly})
 }
 
-// openPolicy opens ONNX Runtime and the model in a folder. Closing the policy closes both.
+// openPolicy opens ONNX Runtime for the type o.DType, and then the model in the folder o.Path. Closing the policy closes both.
 func openPolicy(c *cobra.Command, where policy.RuntimeConfig, o policy.Options) (*policy.Policy, error) {
 	env, err := openRuntime(c, where.Options(), o.DType)
 	if err != nil {
@@ -169,9 +171,10 @@ func openPolicy(c *cobra.Command, where policy.RuntimeConfig, o policy.Options) 
 	return policy.Open(env, o)
 }
 
-// folders finds the folders of the model and of the adapters, and checks that they belong
-// together.
-func (r *resolved) folders(c *cobra.Command, named map[string]string) (model string, err error) {
+// findFolders returns the folder of the model, which it downloads if it is on a hub, and checks that its adapters fit
+// it. It replaces r.LoRA.Adapter and the values of named by the folders of the newest checkpoints. It refuses types
+// that the device lacks.
+func (r *resolved) findFolders(c *cobra.Command, named map[string]string) (model string, err error) {
 	if r.Model.DType != "float32" || r.LoRA.BaseDType != "float32" {
 		if _, err := foreseenDevice(c, r.Runtime, r.LoRA, r.Model.DType); err != nil {
 			return "", err
@@ -180,19 +183,19 @@ func (r *resolved) folders(c *cobra.Command, named map[string]string) (model str
 	if model, err = newestModel(c, r.Model.Path); err == nil {
 		err = checkModel(model)
 	}
-	if r.Model.Path != r.named {
+	if r.Model.Path != r.modelAsNamed { // --model names the run of an adapter; see followAdapterRun
 		slog.Info("the run trained an adapter", "of", r.Model.Path, "adapter", r.LoRA.Adapter)
 		if err != nil {
-			err = fmt.Errorf("%s holds an adapter of %s: %w; name the model with --model, and this folder with --adapter", r.named, r.Model.Path, err)
+			err = fmt.Errorf("%s holds an adapter of %s: %w; name the model with --model, and this folder with --adapter", r.modelAsNamed, r.Model.Path, err)
 		}
 	}
 	if err != nil {
 		return "", err
 	}
-	err = takeAdapter(model, &r.LoRA)
+	err = findAdapter(model, &r.LoRA)
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		l := train.LoRAConfig{Adapter: named[name]}
-		err = cmp.Or(err, takeAdapter(model, &l))
+		err = cmp.Or(err, findAdapter(model, &l))
 		named[name] = l.Adapter
 	}
 	if err != nil {
@@ -201,8 +204,8 @@ func (r *resolved) folders(c *cobra.Command, named map[string]string) (model str
 	return model, err
 }
 
-// foreseenDevice returns the device that a run will use. It refuses types that the device
-// of auto lacks: validation does not know which device that is.
+// foreseenDevice returns the device that a run will use, such as cpu; it opens and downloads nothing. If
+// runtime.device is auto, it refuses types that the device lacks: validation does not know which device that is.
 func foreseenDevice(c *cobra.Command, where policy.RuntimeConfig, l train.LoRAConfig, dtype string) (string, error) {
 	device, _, err := where.Options().Foresee(c.Context())
 	if err == nil && where.Device == "auto" {
@@ -220,8 +223,7 @@ func checkAuto(device, base, dtype string) error {
 	return nil
 }
 
-// checkModel returns an error if a model folder lacks what its config asks for. It
-// does not read the weights.
+// checkModel returns an error if a model folder lacks what its config asks for. It does not read the weights.
 func checkModel(path string) error {
 	if path == data.Arithmetic {
 		return nil
@@ -229,21 +231,23 @@ func checkModel(path string) error {
 	return models.Check(path)
 }
 
-// with opens the input that the arguments name and then the model with further adapters, calls do,
-// and closes both. name is the input's name in messages. Where ranks divide the work, the first one
-// of t has the input; t may be nil.
+// oneProcess is the group of ranks of a command that runs as a single process.
+var oneProcess *ranks.Group
+
+// with opens the input that the arguments name and then the model with further adapters, folders by name, calls do,
+// and closes both. name is the input's name in messages. Where the ranks of t divide the work, the first one reads
+// the whole input and gives it to the others, and each opens the model.
 func (r *resolved) with(c *cobra.Command, t *ranks.Group, args []string, named map[string]string,
 	do func(in io.Reader, name string, p *policy.Policy) error) error {
-	opened := func(in io.Reader, name string) error {
-		p, err := r.open(c, named)
-		if err != nil {
-			return err
-		}
-		defer p.Close()
-		return do(in, name, p)
-	}
-	if t == nil || t.Size() == 1 {
-		return withInput(c, args, opened)
+	if t == oneProcess || t.Size() == 1 {
+		return withInput(c, args, func(in io.Reader, name string) error {
+			p, err := r.open(c, named)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			return do(in, name, p)
+		})
 	}
 	name := inputName(args)
 	text, err := ranks.FromFirst(t, func() (text []byte, err error) {
@@ -269,8 +273,7 @@ func (r *resolved) with(c *cobra.Command, t *ranks.Group, args []string, named m
 // noSpin is set by tests, whose processes share the processor cores.
 var noSpin bool
 
-// openRuntime opens ONNX Runtime for a type to compute in. If its library has to be
-// fetched, it shows the progress.
+// openRuntime opens ONNX Runtime to compute in dtype. If its library has to be fetched, it shows the progress.
 func openRuntime(c *cobra.Command, o runtime.Options, dtype string) (*runtime.Env, error) {
 	o.TF32, o.NoSpin = dtype != "float32", noSpin
 	fetching := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
@@ -286,9 +289,10 @@ func isQuiet(c *cobra.Command) bool {
 	return quiet
 }
 
-// sampling says how tokens are chosen. What nothing states is as generation_config.json says,
-// unless a flag turns that off.
-func (r *resolved) sampling(p *policy.Policy, o drawn) (sampler.Sampling, error) {
+// sampling returns how tokens are chosen: as [rollout] and the flags o say, and where no source states a setting, as
+// the model's generation_config.json says, unless the decoding is greedy or a flag turns that off. It warns of what
+// greedy decoding ignores.
+func (r *resolved) sampling(p *policy.Policy, o samplingOptions) (sampler.Sampling, error) {
 	s := r.Rollout.Sampling
 	s.Greedy = s.Greedy || o.Greedy
 	stated := func(f settings.Field) bool { return r.Stated("rollout." + f.Key) }
@@ -300,11 +304,11 @@ func (r *resolved) sampling(p *policy.Policy, o drawn) (sampler.Sampling, error)
 	if !o.Generation || s.Greedy {
 		return s, nil
 	}
-	out, err := p.Sampling(s)
-	values := settings.Fields(&s)
+	out, err := p.Sampling(s) // with all that generation_config.json says
+	own := settings.Fields(&s)
 	for i, f := range settings.Fields(&out) {
-		if stated(f) || f.Key == "" && r.Stated("rollout.temperature") { // a temperature of 0 is greedy decoding
-			f.Value.Set(values[i].Value)
+		if stated(f) || f.Key == "" && r.Stated("rollout.temperature") { // Greedy has no key: a temperature of 0 states it
+			f.Value.Set(own[i].Value)
 		}
 	}
 	return out, err

@@ -26,7 +26,7 @@ import (
 // newEval makes the command eval, which samples and grades suites of problems.
 func newEval() *cobra.Command {
 	o := evalOptions{SuitesDir: "."}
-	s := modelChoice(asDefault, "eval", "reward", "environment", "rollout.max_new_tokens", "rollout.max_prompt_tokens")
+	s := modelSettings(asDefault, "eval", "reward", "environment", "rollout.max_new_tokens", "rollout.max_prompt_tokens")
 	c := newCommand("eval", &o, func(c *cobra.Command, args []string) error {
 		if o.Compare != "" {
 			return compareReports(c, args, o, s)
@@ -34,12 +34,12 @@ func newEval() *cobra.Command {
 		if len(args) > 0 {
 			return usagef("unexpected argument %q: name suites with --suite", args[0])
 		}
-		r, err := s.resolveModel(c, "")
+		r, err := s.resolveModel(c, asNamed)
 		if err != nil {
 			return err
 		}
 		if !c.Flags().Changed("seed") && r.evaluates() {
-			o.Seed = eval.TrainingSeed
+			o.Seed = eval.TrainingSeed // that of the run's own evaluations
 		}
 		parts, err := o.parts(r)
 		if err != nil {
@@ -61,10 +61,10 @@ func newEval() *cobra.Command {
 		return t.End(errors.Join(err, reward.Close(r.Environment.Settings)))
 	})
 	c.Args = cobra.MaximumNArgs(1) // the report that --compare compares
-	s.registerModel(c, append(templateKeys, adapterFlag, "eval.samples", "eval.extract", "eval.grade_truncated",
+	s.addModelFlags(c, append(templateKeys, adapterFlag, "eval.samples", "eval.extract", "eval.grade_truncated",
 		"eval.temperature", "eval.top_p", "eval.top_k", "eval.min_p", "eval.max_new_tokens",
 		"eval.prompt", "eval.answer", "eval.id", "eval.split", "eval.expansion", "rollout.slots", "reward.name=reward")...)
-	s.shorten(c, "greedy", "eval.temperature", 0.0, "take the likeliest token")
+	s.addShortcut(c, "greedy", "eval.temperature", 0.0, "take the likeliest token")
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
 	offer(c, reward.ExtractRules, "extract")
 	c.MarkFlagsMutuallyExclusive("json", "markdown")
@@ -95,25 +95,26 @@ type evalOptions struct {
 // An evaluation is the suites that are sampled alike, and what is needed to sample and grade them.
 type evaluation struct {
 	evalOptions
-	eval.Settings
-	run    *resolved
-	config rl.Config // the run's, with the settings of these suites in [eval]
-	opened []eval.Suite
-	policy *policy.Policy
-	by     eval.Evaluator
+	eval.Settings // how they are sampled, for the report
+	run           *resolved
+	config        rl.Config    // the run's, with the settings of these suites in [eval]
+	openedSuites  []eval.Suite // by Suites
+	policy        *policy.Policy
+	evaluator     eval.Evaluator
 }
 
-// parts divides the suites into evaluations, each of suites that are sampled alike.
+// parts divides the suites of --suite, or else of the run file, into evaluations, each of suites that are sampled
+// alike: all of one evaluation go into one report.
 func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 	if o.Resume && o.Out == "" {
 		return nil, usagef("--resume needs --out, the file to go on with")
 	}
-	own := r.Eval.Suites.Paths()
+	ofRun := r.Eval.Suites.Paths()
 	if len(o.Suites) == 0 {
-		o.Suites = own
+		o.Suites = ofRun
 	}
 	for _, path := range o.Suites {
-		x := &evaluation{evalOptions: o, run: r, config: r.forSuite(slices.Index(own, path))}
+		x := &evaluation{evalOptions: o, run: r, config: r.forSuite(slices.Index(ofRun, path))}
 		if err := r.check(x.config); err != nil {
 			return nil, err
 		}
@@ -139,7 +140,7 @@ func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 	return parts, nil
 }
 
-// evaluates says whether a run file states how its run samples responses.
+// evaluates says whether a run file states how responses are sampled: that of a run, or one like it.
 func (r *resolved) evaluates() bool {
 	return slices.ContainsFunc(settings.Sections(&r.Config), func(t settings.Section) bool {
 		return (t.Name == "eval" || t.Name == "rollout") && slices.ContainsFunc(t.Fields,
@@ -147,26 +148,26 @@ func (r *resolved) evaluates() bool {
 	})
 }
 
-// forSuite returns the configuration for the i-th suite of [eval], -1 for another one. What the
-// command line states wins over what the suite states, and where it asks for several responses or
-// for a filter, and for no temperature, they are drawn.
-func (r *resolved) forSuite(i int) rl.Config {
+// forSuite returns the configuration for the suite with index suite in [eval], -1 for one that is not there. What the
+// command line states wins over what the suite states. Several responses or a filter without a temperature are drawn
+// at 0.6, since greedy ones are equal; for greedy ones what draws responses is turned off.
+func (r *resolved) forSuite(suite int) rl.Config {
 	config := r.Config
-	if i >= 0 {
-		config.Eval = config.Eval.Alone(i)
+	if suite >= 0 {
+		config.Eval = config.Eval.Alone(suite)
 	}
 	e := &config.Eval
 	typed := func(key string) bool { s := r.Decided("eval." + key); return s.Key != "" && !s.InFile() }
-	values := settings.Fields(&r.Config.Eval)
+	values := settings.Fields(&r.Config.Eval) // without those of the suite
 	for i, f := range settings.Fields(e) {
 		if typed(f.Key) {
 			f.Value.Set(values[i].Value)
 		}
 	}
-	asked := typed("samples") && e.Samples > 1 || typed("top_p") || typed("top_k") || typed("min_p")
+	asksToDraw := typed("samples") && e.Samples > 1 || typed("top_p") || typed("top_k") || typed("min_p")
 	off := settings.Fields(&sampler.Sampling{TopP: 1})
 	switch {
-	case typed("temperature") && e.Temperature == 0: // what draws responses does not count, unless it is typed too
+	case typed("temperature") && e.Temperature == 0: // filters do not count, unless they are typed too
 		for i, f := range settings.Fields(&e.Sampling) {
 			if !typed(f.Key) && f.Key != "max_new_tokens" {
 				f.Value.Set(off[i].Value)
@@ -175,57 +176,57 @@ func (r *resolved) forSuite(i int) rl.Config {
 		if !typed("samples") {
 			e.Samples = 1
 		}
-	case e.Temperature == 0 && asked:
+	case e.Temperature == 0 && asksToDraw:
 		e.Temperature = 0.6
 		if !typed("top_p") {
 			e.TopP = 0.95
 		}
-	case typed("temperature") && !typed("top_p") && !r.evaluates():
+	case typed("temperature") && !typed("top_p") && !r.evaluates(): // the usual filter goes with a temperature
 		e.TopP = 0.95
 	}
 	return config
 }
 
-// open opens the reward, the suites and the model, and notes for the report how all are set.
+// open opens the reward, the suites and the model, and notes in x.Settings, for the report, how all are set.
 func (x *evaluation) open(c *cobra.Command) (err error) {
-	if x.by.Reward, err = reward.WithExtract(x.config.Reward.Rule, x.config.Eval.Extract); err != nil {
+	if x.evaluator.Reward, err = reward.WithExtract(x.config.Reward.Rule, x.config.Eval.Extract); err != nil {
 		return usageError{err}
 	}
-	x.Reward, x.Extract = x.config.Reward.Describe(), reward.Extract(x.by.Reward)
+	x.Reward, x.Extract = x.config.Reward.Describe(), reward.Extract(x.evaluator.Reward)
 	specs := slices.Clone(x.Suites)
 	for i := range specs {
 		if specs[i], err = localSuite(c, specs[i]); err != nil {
 			return err
 		}
 	}
-	if x.opened, err = eval.Open(specs, x.SuitesDir, func(spec string) data.Options {
+	if x.openedSuites, err = eval.Open(specs, x.SuitesDir, func(spec string) data.Options {
 		o := x.config.Eval.Options()
 		o.Input, o.Keep = inputOf(c, spec), x.run.prompt.Columns
-		return reward.Reading(x.by.Reward, o)
+		return reward.Reading(x.evaluator.Reward, o)
 	}); err != nil {
 		return err
 	}
-	for i, s := range x.opened {
-		x.opened[i] = s.First(x.Limit)
-		for _, warning := range x.opened[i].Warnings() {
+	for i, s := range x.openedSuites {
+		x.openedSuites[i] = s.First(x.Limit)
+		for _, warning := range x.openedSuites[i].Warnings() {
 			slog.Warn(warning)
 		}
 	}
-	if x.policy, err = x.run.open(c, nil); err != nil {
+	if x.policy, err = x.run.open(c, noAdapters); err != nil {
 		return err
 	}
-	x.by.EOS = x.policy.Model.EOS
-	around := x.run.prompt
-	if x.by.Prompter, err = x.policy.Prompter(around); err != nil {
+	x.evaluator.EOS = x.policy.Model.EOS
+	template := x.run.prompt
+	if x.evaluator.Prompter, err = x.policy.Prompter(template); err != nil {
 		return err
 	}
-	if warning := x.by.Prompter.Warning(); warning != "" {
+	if warning := x.evaluator.Prompter.Warning(); warning != "" {
 		slog.Warn(warning)
 	}
-	x.by.Player, x.Environment = x.config.Environment.Player(x.by.Prompter, x.by.EOS), x.config.Environment.Describe()
-	x.Template, x.System, x.Args, x.Stops = around.Name, around.System, around.Args, around.Stops
-	x.Model, x.Weights = x.run.named, x.policy.Fingerprint()
-	if dtype := x.config.Model.DType; dtype != "float32" {
+	x.evaluator.Player, x.Environment = x.config.Environment.Player(x.evaluator.Prompter, x.evaluator.EOS), x.config.Environment.Describe()
+	x.Template, x.System, x.Args, x.Stops = template.Name, template.System, template.Args, template.Stops
+	x.Model, x.Weights = x.run.modelAsNamed, x.policy.Fingerprint()
+	if dtype := x.config.Model.DType; dtype != "float32" { // the report leaves the usual type out
 		x.DType = dtype
 	}
 	return nil
@@ -235,8 +236,8 @@ func (x *evaluation) close() {
 	if x.policy != nil {
 		x.policy.Close()
 	}
-	if x.by.Reward != nil {
-		reward.Close(x.by.Reward)
+	if x.evaluator.Reward != nil {
+		reward.Close(x.evaluator.Reward)
 	}
 }
 
@@ -259,17 +260,17 @@ func (x *evaluation) evaluate(c *cobra.Command, t *ranks.Group) (eval.Report, er
 	if err := t.AgreeOn(err); err != nil {
 		return none, err
 	}
-	return responses.Report(reward.SameAnswer(x.by.Reward))
+	return responses.Report(reward.SameAnswer(x.evaluator.Reward))
 }
 
-// openResponses opens the file of responses on the first rank, and tells the other ranks
-// which responses it has.
+// openResponses opens the file of responses on the first rank, with --resume also to read it, and tells the other
+// ranks, which keep theirs in memory, which responses it has.
 func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, err error) {
-	plan := x.Settings.Plan(x.opened)
+	plan := x.Settings.Plan(x.openedSuites)
 	if t.First() {
 		responses, err = plan.Open(x.Out, x.Resume)
 	} else {
-		responses, err = plan.Open("", false)
+		responses, err = plan.Open("", false) // without a file, in memory
 	}
 	var own []eval.Response
 	if err == nil && t.Size() > 1 {
@@ -278,56 +279,57 @@ func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, e
 	return responses, addOthers(t, own, err, func(r eval.Response) error { return responses.Add(r) })
 }
 
-// sample samples and grades what is missing. With several ranks each takes its share of
-// the problems, and receives the shares of the others at the end, also after an error or a
-// signal: the others wait for it, and what was sampled is kept.
+// sample samples and grades what is missing in responses, and adds it. With several ranks each takes its share of the
+// problems, and receives the shares of the others at the end, also after an error or a signal: the others wait for
+// it, and what was sampled is kept. After a signal the error is a cli.Interrupted.
 func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Responses) error {
-	have, want := responses.Count()
+	have, total := responses.Count()
 	if have > 0 {
-		slog.Info("sampling what the file still lacks", "file", x.Out, "have", have, "of", want)
+		slog.Info("sampling what the file still lacks", "file", x.Out, "have", have, "of", total)
 	}
-	ctx, stopped, stop := cli.CatchSignals(c.Context())
+	ctx, caughtSignal, stop := cli.CatchSignals(c.Context())
 	defer stop()
 	ctx, end := t.Context(ctx) // ends on all ranks if one is told to stop
 	defer end()
 	var added []eval.Response
 	err := x.sampleOwn(ctx, c, t, responses, &added)
 	err = errors.Join(err, addOthers(t, added, nil, responses.Add)) // with err no rank would get what was sampled
-	if s := stopped(); s != nil && err != nil {
+	if caught := caughtSignal(); caught != nil && err != nil {
 		again := "what there was is lost; with --out it would be kept"
 		if x.Out != "" {
 			again = "the same command with --resume goes on with " + x.Out
 		}
-		return cli.Interrupted{Signal: s, Next: again}
+		return cli.Interrupted{Signal: caught, Next: again}
 	}
 	return err
 }
 
-// sampleOwn samples and grades this rank's share of what is missing.
+// sampleOwn samples and grades this rank's share of what is missing, adds it to responses and, if there are several
+// ranks, also appends it to added, for the others.
 func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.Group, responses *eval.Responses, added *[]eval.Response) error {
-	have, want := responses.Count()
-	longest, err := eval.Longest(x.by.Prompter, x.opened)
+	have, total := responses.Count()
+	longest, err := eval.Longest(x.evaluator.Prompter, x.openedSuites)
 	if err != nil {
 		return err
 	}
-	if x.by.Player != nil { // the environment may open with a longer prompt
+	if x.evaluator.Player != nil { // the environment may open with a longer prompt
 		longest = max(longest, x.config.Rollout.MaxPromptTokens)
 	}
-	// Evaluate keeps a slot to itself.
-	decoder, free, err := x.policy.Decoder(min(x.config.Rollout.Slots, want)+1, longest+x.MaxNewTokens, sampler.NoInvariance)
+	slots := min(x.config.Rollout.Slots, total) + 1                                             // Evaluate keeps a slot to itself
+	decoder, free, err := x.policy.Decoder(slots, longest+x.MaxNewTokens, sampler.NoInvariance) // Evaluate makes it invariant
 	if err != nil {
 		return err
 	}
 	defer free()
-	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
+	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(total))
 	defer bar.Finish()
-	bar.Set(int64(have), int64(want))
-	x.by.Decoders, x.by.Progress = sampler.Lane(decoder), func(int) { bar.Add(1) }
+	bar.Set(int64(have), int64(total))
+	x.evaluator.Decoders, x.evaluator.Progress = sampler.Lane(decoder), func(int) { bar.Add(1) }
 	if t.Size() > 1 {
-		x.by.Mine = func(task int) bool { return task%t.Size() == t.Rank() }
-		x.by.Added = func(r eval.Response) { *added = append(*added, r) }
+		x.evaluator.Mine = func(task int) bool { return task%t.Size() == t.Rank() }
+		x.evaluator.Added = func(r eval.Response) { *added = append(*added, r) }
 	}
-	return x.by.Evaluate(ctx, x.opened, responses)
+	return x.evaluator.Evaluate(ctx, x.openedSuites, responses)
 }
 
 // write prints a report or a comparison as asked for.
@@ -337,8 +339,9 @@ func (o evalOptions) write(c *cobra.Command, r interface {
 	return show(c, o.JSON, r, func(w io.Writer) error { return r.Print(w, o.Markdown) })
 }
 
-// compareReports compares the measurement that --compare names with the argument.
-func compareReports(c *cobra.Command, args []string, o evalOptions, s *choice) error {
+// compareReports compares the measurement that --compare names with the one that the argument names, and prints the
+// comparison. Each is a report or a file of responses; [reward] says when two answers are the same.
+func compareReports(c *cobra.Command, args []string, o evalOptions, s *commandSettings) error {
 	if len(args) != 1 {
 		return usagef("--compare takes two files: eval --compare A B")
 	}
@@ -351,15 +354,13 @@ func compareReports(c *cobra.Command, args []string, o evalOptions, s *choice) e
 		return err
 	}
 	same := reward.SameAnswer(r.Reward.Rule)
-	first, err := eval.ReadReport(a, same)
-	if err != nil {
-		return err
+	var reports [2]eval.Report
+	for i, path := range []string{a, b} {
+		if reports[i], err = eval.ReadReport(path, same); err != nil {
+			return err
+		}
 	}
-	second, err := eval.ReadReport(b, same)
-	if err != nil {
-		return err
-	}
-	comparison, err := first.Compare(second)
+	comparison, err := reports[0].Compare(reports[1])
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", a, b, err)
 	}

@@ -12,10 +12,10 @@ import (
 
 func newExport() *cobra.Command {
 	o := exportOptions{Blocks: 1}
-	s := newChoice(asDefault)
-	c := newCommand("export", &o, s.run(func(c *cobra.Command, _ []string, r *resolved) error { return o.run(c, r) }))
-	s.needs = []string{"model.path"}
-	s.register(c, "model.path", adapterFlag, "model.dtype", "runtime.device")
+	s := newSettings(asDefault)
+	c := newCommand("export", &o, s.withResolved(func(c *cobra.Command, _ []string, r *resolved) error { return o.run(c, r) }))
+	s.required = []string{"model.path"}
+	s.addRunFlags(c, "model.path", adapterFlag, "model.dtype", "runtime.device")
 	return c
 }
 
@@ -39,7 +39,7 @@ func (o exportOptions) run(c *cobra.Command, r *resolved) error {
 		return usagef("--dtype %q: ONNX Runtime has no products of bfloat16 on the CPU, and graphs have no operators of onering's own: "+
 			"export in float32 or float16, or with --device cuda", r.Model.DType)
 	}
-	folder, err := tokenizerFolder(c, r.Model.Path) // the weights are not needed
+	folder, err := tokenizerFolder(c, r.Model.Path) // without the weights, which graphs do not hold
 	if err == nil && r.LoRA.Adapter != "" {
 		r.LoRA.Adapter, err = newestOf(r.LoRA.Adapter)
 	}

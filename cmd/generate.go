@@ -24,16 +24,16 @@ import (
 
 // newGenerate makes the command generate, which samples responses to prompts.
 func newGenerate() *cobra.Command {
-	o := generateOptions{drawn: drawn{Generation: true}}
-	s := talkChoice("no")
+	o := generateOptions{samplingOptions: samplingOptions{Generation: true}}
+	s := talkSettings("no")
 	c := newCommand("generate", &o, func(c *cobra.Command, args []string) (err error) {
-		if err := o.adapters.read(); err != nil {
+		if err := o.adapters.parse(); err != nil {
 			return err
 		}
-		if o.ways, err = o.adapters.resolve(c, s); err != nil {
+		if o.byAdapter, err = o.adapters.resolve(c, s); err != nil {
 			return err
 		}
-		r := o.ways[""]
+		r := o.byAdapter[""] // what concerns all rows is the model's
 		o.samples, o.slots = r.Rollout.SamplesPerPrompt, r.Rollout.Slots
 		if o.typed = inputName(args) == "-" && cli.IsTerminal(c.InOrStdin()); o.typed {
 			slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
@@ -43,7 +43,7 @@ func newGenerate() *cobra.Command {
 			return err
 		}
 		o.invariant = r.Rollout.Invariant || t.Size() > 1
-		return t.End(r.with(c, t, args, o.named, func(in io.Reader, name string, p *policy.Policy) error {
+		return t.End(r.with(c, t, args, o.byName, func(in io.Reader, name string, p *policy.Policy) error {
 			rows, err := readRequests(in, name, p, o)
 			if err != nil {
 				return err
@@ -51,20 +51,20 @@ func newGenerate() *cobra.Command {
 			return generate(c, t, p, rows, o)
 		}))
 	})
-	s.registerModel(c, slices.Concat(templateKeys, samplingFlags, []string{"rollout.samples_per_prompt", "rollout.slots", "rollout.invariant"})...)
-	s.shorten(c, "chat", "model.template", "chat", "the same as --template chat: the chat template of the model's tokenizer")
-	s.other = append(s.other, o.stated)
+	s.addModelFlags(c, slices.Concat(templateKeys, samplingPaths, []string{"rollout.samples_per_prompt", "rollout.slots", "rollout.invariant"})...)
+	s.addShortcut(c, "chat", "model.template", "chat", "the same as --template chat: the chat template of the model's tokenizer")
+	s.moreSources = append(s.moreSources, o.asSource)
 	c.MarkFlagsMutuallyExclusive("chat", "template")
 	return c
 }
 
 type generateOptions struct {
-	drawn
+	samplingOptions
 	adapters
-	ways           map[string]*resolved // by the adapter's name, "" for the model alone
-	samples, slots int
-	invariant      bool // see sampler.Invariant
-	typed          bool // somebody types the input, so a line may be a plain prompt
+	byAdapter      map[string]*resolved // settings by the adapter's name, "" for the model alone
+	samples, slots int                  // responses to each prompt, and sequences at a time
+	invariant      bool                 // see sampler.Invariant
+	typed          bool                 // somebody types the input, so a line may be a plain prompt
 }
 
 // maxResponses bounds what a command samples, as maxSlots bounds what it samples at once.
@@ -80,13 +80,14 @@ type promptRow struct {
 	Adapter  string          `json:"adapter"` // one of the named adapters; "" for the model without one
 }
 
-// request returns the request for the row of this index, which counts from 0.
+// request returns the request for the row with this index, from 0: its prompt in its adapter's template, and its
+// uniforms.
 func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (sampler.Request, error) {
 	var ids []int32
 	var uniforms [][]float32
 	p, err := p.With(r.Adapter)
 	if err == nil {
-		ids, err = r.IDs(p, o.ways[r.Adapter].prompt)
+		ids, err = r.IDs(p, o.byAdapter[r.Adapter].prompt)
 	}
 	if err == nil {
 		uniforms, err = parseUniforms(r.Uniforms, o.samples)
@@ -94,17 +95,17 @@ func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (samp
 	return sampler.Request{Prompt: ids, ID: uint64(index), Samples: o.samples, Uniforms: uniforms}, err
 }
 
-// generateRows are the rows of the input.
-type generateRows struct {
+// promptRows are the rows of the input.
+type promptRows struct {
 	requests map[string][]sampler.Request // by adapter: the requests of the rows without an error; their ID is the row's index
 	total    int
 	answers  cli.Answers // holds the errors of the other rows
 }
 
-// readRequests reads all prompts, so that the number of responses is known. A line
-// that is not a JSON object is an error.
-func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions) (*generateRows, error) {
-	rows := &generateRows{requests: map[string][]sampler.Request{}, answers: cli.Answers{Name: name, Lines: o.samples, Numbered: true}}
+// readRequests reads all rows, so that the number of responses is known before the first is sampled. A row that makes
+// no request is noted in answers, by its line, and reading goes on; a line that is not a JSON object ends it.
+func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions) (*promptRows, error) {
+	rows := &promptRows{requests: map[string][]sampler.Request{}, answers: cli.Answers{Name: name, Lines: o.samples, Numbered: true}}
 	if o.typed {
 		in = typedPrompts(in)
 	}
@@ -130,7 +131,7 @@ func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions
 	return rows, nil
 }
 
-// typedPrompts makes a JSON object of each line that does not look like one.
+// typedPrompts returns in with each line that does not look like a JSON object as one: {"prompt": LINE}.
 func typedPrompts(in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	go func() {
@@ -154,7 +155,8 @@ func typedPrompts(in io.Reader) io.Reader {
 	return r
 }
 
-// parseUniforms reads a list of numbers for one sample, or a list of such lists.
+// parseUniforms reads the numbers in [0, 1) by which the tokens of each sample of a row are drawn: a list of them for
+// one sample, or a list of such lists; nil if the row states none.
 func parseUniforms(text json.RawMessage, samples int) ([][]float32, error) {
 	if len(text) == 0 || string(text) == "null" {
 		return nil, nil
@@ -193,40 +195,39 @@ type generated struct {
 	Finish sampler.Finish `json:"finish"`
 }
 
-// generate samples the responses and writes a line for each and for each error.
-func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generateRows, o generateOptions) error {
+// generate samples the responses to rows and writes a line for each and for each error, on the first rank. Each rank
+// has its share of the rows, and the others give theirs to the first at the end.
+func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *promptRows, o generateOptions) error {
 	out := &rows.answers
 	out.Out = c.OutOrStdout()
-	err := out.Flush()
+	err := out.Flush() // the errors that come before the first response
 	if err != nil || rows.total == 0 {
 		return errors.Join(err, out.Err())
 	}
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.Finish()
-	var own []generated // this rank's lines, if there are several ranks
+	var own []generated // this rank's lines, if it is not the first
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
-		// Each rank has its share of the rows, and receives the rows of the others at the end.
 		requests := slices.DeleteFunc(rows.requests[name], func(r sampler.Request) bool { return int(r.ID)%t.Size() != t.Rank() })
 		if len(requests) == 0 {
 			continue
 		}
-		with, _ := p.With(name) // the adapters of the rows are known now
-		way := o.ways[name]
+		model, _ := p.With(name) // request has found each adapter
+		settings := o.byAdapter[name]
 		how := sampler.Options{Seed: o.Seed}
-		if how.Sampling, err = way.sampling(with, o.drawn); err == nil {
-			err = with.Ends(&how, way.prompt)
+		if how.Sampling, err = settings.sampling(model, o.samplingOptions); err == nil {
+			err = model.Ends(&how, settings.prompt) // where responses end
 		}
-		if err != nil {
-			break
+		if err == nil {
+			err = sampleRows(c.Context(), model, requests, how, o, func(g generated) error {
+				bar.Add(1)
+				if !t.First() {
+					own = append(own, g)
+					return nil
+				}
+				return out.Give(g.Index, g.Sample, g)
+			})
 		}
-		err = sampleRows(c.Context(), with, requests, how, o, func(g generated) error {
-			bar.Add(1)
-			if !t.First() {
-				own = append(own, g)
-				return nil
-			}
-			return out.Give(g.Index, g.Sample, g)
-		})
 		if err != nil {
 			break
 		}
@@ -242,7 +243,7 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 	}), out.Err())
 }
 
-// ifAsked returns s with the invariance that the flag --invariant asks for.
+// ifAsked returns which invariance a decoder has: the given one if the settings or the ranks ask for any, else none.
 func ifAsked(invariant bool, invariance sampler.Invariance) sampler.Invariance {
 	if !invariant {
 		return sampler.NoInvariance
@@ -250,7 +251,8 @@ func ifAsked(invariant bool, invariance sampler.Invariance) sampler.Invariance {
 	return invariance
 }
 
-// sampleRows samples the responses to requests and hands each over.
+// sampleRows samples the responses to requests and hands each over as a line of output when it has ended. After an
+// error of each it hands over no more, and returns that error at the end.
 func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Request, how sampler.Options, o generateOptions, each func(generated) error) error {
 	longest := 0
 	for _, r := range requests {

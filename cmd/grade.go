@@ -16,9 +16,9 @@ import (
 )
 
 func newGrade() *cobra.Command {
-	s := newChoice(asDefault, "reward", "model.template")
-	c := newCommand("grade", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error { return gradeFile(c, args, r.Config) }))
-	s.register(c, "reward.name=reward")
+	s := newSettings(asDefault, "reward", "model.template")
+	c := newCommand("grade", nil, s.withResolved(func(c *cobra.Command, args []string, r *resolved) error { return gradeFile(c, args, r.Config) }))
+	s.addRunFlags(c, "reward.name=reward")
 	return c
 }
 
@@ -48,7 +48,7 @@ type gradedLine struct {
 	Log     map[string]float64 `json:"log"`
 }
 
-// newGradedLine returns the line of output for one graded response.
+// newGradedLine returns the line of output for one graded response to a problem. A skipped response has no reward.
 func newGradedLine(problem string, s reward.Score) gradedLine {
 	line := gradedLine{
 		Problem: problem, Rewards: s.Components, Right: s.Judged() && s.Right(), Answer: s.Answer, Reason: s.Reason,
@@ -70,16 +70,16 @@ type sampleGroup struct {
 	line    int // the line of the first sample
 	samples []reward.Sample
 	known   []*reward.Score // by sample: the environment's result, nil if the reward grades it
-	graded  chan error      // closed when the scores are there
+	graded  chan error      // receives the result of grading when scores are there
 	scores  []reward.Score
-	err     error
+	err     error // the error that ends the input; then there are no samples
 }
 
-// grade grades the lines of in and writes their scores in the same order. It grades as
-// many groups at once as the reward takes.
+// grade grades the lines of in, which is called name in errors, and writes their scores in the same order. It grades
+// as many groups at once as the reward takes: groups wait in a queue in the order of the input while they are graded.
 func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g reward.Grader) error {
 	ctx, cancel := context.WithCancel(ctx)
-	queue := make(chan *sampleGroup, reward.Groups(g.Reward)-1)
+	queue := make(chan *sampleGroup, reward.Groups(g.Reward)-1) // one more is being waited for below
 	defer func() {
 		cancel()
 		for range queue { // the reader ends when it sees that ctx has ended
@@ -97,7 +97,7 @@ func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g rewa
 			if group.err == nil {
 				go func() {
 					var err error
-					group.scores, err = g.ScoreRest(ctx, 0, 0, group.samples, group.known)
+					group.scores, err = g.ScoreRest(ctx, 0, 0, group.samples, group.known) // 0, 0: places in a journal, which there is none of
 					group.graded <- err
 				}()
 			}
@@ -123,7 +123,8 @@ func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g rewa
 	return ctx.Err()
 }
 
-// readGroups hands the groups of in to yield until it returns false.
+// readGroups hands the groups of in to yield until it returns false, and at last the error that ends the input, if
+// one does, as a group. Neighbouring lines with the same group, which is not empty, are one.
 func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 	var group *sampleGroup
 	key := ""
@@ -133,16 +134,16 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 		}
 		s := row.Sample
 		if group != nil && (row.Group == "" || row.Group != key) {
-			if !yield(group) {
-				group = nil
+			more := yield(group)
+			group = nil
+			if !more {
 				return context.Canceled // nobody receives the error any more
 			}
-			group = nil
 		}
 		if group == nil {
 			group, key = &sampleGroup{line: number}, row.Group
 		}
-		if len(group.samples) > 0 && row.Later {
+		if len(group.samples) > 0 && row.Later { // only the first line of a group has the problem's fields
 			s.Problem.Fields = group.samples[0].Problem.Fields
 		}
 		group.samples, group.known = append(group.samples, s), append(group.known, row.Known)

@@ -23,8 +23,8 @@ import (
 // Every flag for a model folder or a file of problems also takes a name on a
 // Hugging Face hub: ORG/NAME for a model, hf:ORG/NAME for either.
 
-// newestModel returns the folder of a model. It downloads one that is named on a hub; of a run
-// folder the newest checkpoint is the model.
+// newestModel returns the folder of the model called name: a folder, or a model on a hub, which it downloads. Of a
+// run folder the newest checkpoint is the model.
 func newestModel(c *cobra.Command, name string) (string, error) { return modelFolder(c, name, false) }
 
 // tokenizerFolder is newestModel without the weights.
@@ -43,8 +43,7 @@ func modelFolder(c *cobra.Command, name string, noWeights bool) (string, error) 
 	return newestOf(dir)
 }
 
-// unpackedModel is newestModel for a model that is read at once; the embedded one is
-// unpacked into a folder that remove deletes.
+// unpackedModel is newestModel for a model that is read at once; remove deletes the folder of the embedded one.
 func unpackedModel(c *cobra.Command, name string) (dir string, remove func(), err error) {
 	if dir, err = newestModel(c, name); err != nil {
 		return "", nil, err
@@ -71,8 +70,8 @@ func localData(c *cobra.Command, name string) (string, error) {
 	return fromHub(c, func(o hub.Options) (string, error) { return hub.ResolveData(c.Context(), name, isData, o) })
 }
 
-// localSuite is localData for a suite, NAME=hf:ORG/DATA or without NAME=. It always
-// returns a name, since the folders in the cache are named after commits.
+// localSuite is localData for a suite, NAME=hf:ORG/DATA or hf:ORG/DATA. Its result has a name in any case, that of
+// the data set by default, since folders in the cache are named after commits.
 func localSuite(c *cobra.Command, spec string) (string, error) {
 	label, name, ok := strings.Cut(spec, "=")
 	if !ok {
@@ -89,8 +88,7 @@ func localSuite(c *cobra.Command, spec string) (string, error) {
 	return label + "=" + resolved, err
 }
 
-// pin sets local to what resolve finds for a name, and pins the name to the commit. It
-// leaves an empty name empty.
+// pin sets *local to the path that resolve finds for *name, in which it fixes the commit on a hub. "" stays "".
 func pin(c *cobra.Command, resolve func(c *cobra.Command, name string) (string, error), name, local *string) (err error) {
 	if *name == "" {
 		return nil
@@ -101,24 +99,24 @@ func pin(c *cobra.Command, resolve func(c *cobra.Command, name string) (string, 
 	return err
 }
 
-// pinPolicy is pin for the model of a run and its adapter.
-func pinPolicy(c *cobra.Command, named, local *string, l, found *train.LoRAConfig) error {
-	err := pin(c, newestModel, named, local)
+// pinPolicy is pin for the model of a run, and completes the adapter that the run continues, l, which it also copies
+// to *local. It refuses stated settings that differ from those of that adapter.
+func pinPolicy(c *cobra.Command, model, localModel *string, l, local *train.LoRAConfig) error {
+	err := pin(c, newestModel, model, localModel)
 	if err == nil {
 		stated := l.Settings
-		if err = takeAdapter(*local, l); err != nil {
+		if err = findAdapter(*localModel, l); err != nil {
 			err = fmt.Errorf("lora.adapter: %w", err)
 		} else if l.Adapter != "" {
 			err = asUsage(l.Settings.Differs(stated, l.Adapter))
 		}
-		*found = *l
+		*local = *l
 	}
 	return err
 }
 
-// localConfig returns the configuration with paths instead of names on a hub. In
-// config itself it pins such names to the commit, so that run.toml keeps its
-// meaning when the hub changes.
+// localConfig returns the configuration with paths in place of names on a hub, for this process. In config itself it
+// pins such names to the commit, so that run.toml keeps its meaning when the hub changes; it leaves those of suites.
 func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err error) {
 	local = *config
 	if err := pinPolicy(c, &config.Model.Path, &local.Model.Path, &config.LoRA, &local.LoRA); err != nil {
@@ -132,16 +130,15 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 	}
 	config.Stream.List, local.Stream.List = slices.Clone(config.Stream.List), slices.Clone(config.Stream.List)
 	for i := range local.Stream.List {
-		named, found := &config.Stream.List[i], &local.Stream.List[i]
-		if err := cmp.Or(pin(c, newestModel, &named.Teacher, &found.Teacher), pin(c, localData, &named.Data, &found.Data)); err != nil {
-			return local, fmt.Errorf("stream %q: %w", named.Name, err)
+		x, l := &config.Stream.List[i], &local.Stream.List[i]
+		if err := cmp.Or(pin(c, newestModel, &x.Teacher, &l.Teacher), pin(c, localData, &x.Data, &l.Data)); err != nil {
+			return local, fmt.Errorf("stream %q: %w", x.Name, err)
 		}
 	}
-	if len(config.Data.Train) > 1 {
-		local.Data.Train = config.Data.Train.Named() // a folder in the cache is named after a commit
+	if len(config.Data.Train) > 1 { // files are named after paths as the user wrote them: those in the cache have names of commits
+		local.Data.Train = config.Data.Train.Named()
 	}
-	local.Data.Train = slices.Clone(local.Data.Train)
-	config.Data.Train = slices.Clone(config.Data.Train)
+	config.Data.Train, local.Data.Train = slices.Clone(config.Data.Train), slices.Clone(local.Data.Train)
 	for i := range config.Data.Train {
 		if err := pin(c, localData, &config.Data.Train[i].Path, &local.Data.Train[i].Path); err != nil {
 			return local, err
@@ -158,14 +155,13 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 
 // fromHub calls resolve and shows the progress of what it fetches.
 func fromHub(c *cobra.Command, resolve func(hub.Options) (string, error)) (string, error) {
-	options, shown := hubOptions(c)
-	defer shown()
+	options, endProgress := hubOptions(c)
+	defer endProgress()
 	return resolve(options)
 }
 
-// hubOptions returns the options of all transfers. They show progress until shown is
-// called.
-func hubOptions(c *cobra.Command) (o hub.Options, shown func()) {
+// hubOptions returns the options of all transfers. They show progress on stderr until endProgress is called.
+func hubOptions(c *cobra.Command) (o hub.Options, endProgress func()) {
 	download := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
 	o = hub.Options{Offline: os.Getenv("ONERING_OFFLINE") != "", Progress: download.Show, Notice: func(text string) { slog.Warn(text) }}
 	return o, download.Finish

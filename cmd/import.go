@@ -18,25 +18,17 @@ func newImport() *cobra.Command {
 		return usagef("say whose config it is: import trl FILE or import verl FILE")
 	})
 	c.Args = knownCommand
-	o := importTRLOptions{Processes: 1}
-	c.AddCommand(
-		// import-trl names the help file; its first line names the command, trl. So does import-verl.
-		newCommand("import-trl", &o, func(c *cobra.Command, args []string) error {
-			return importConfig(c, args[0], func(text []byte) (*peers.Run, error) { return peers.TRL(text, o.Processes, o.Rows) })
-		}),
-		newImportVerl(),
-	)
-	return c
-}
-
-func newImportVerl() *cobra.Command {
-	var o importOptions
-	c := newCommand("import-verl", &o, func(c *cobra.Command, args []string) error {
-		return importConfig(c, args[0], func(text []byte) (*peers.Run, error) {
-			return peers.Verl(text, args[1:], o.Rows)
-		})
+	// import-trl names the help file; its first line names the command, trl. So does import-verl.
+	ofTRL := importTRLOptions{Processes: 1}
+	trl := newCommand("import-trl", &ofTRL, func(c *cobra.Command, args []string) error {
+		return importConfig(c, args[0], func(text []byte) (*peers.Run, error) { return peers.TRL(text, ofTRL.Processes, ofTRL.Rows) })
 	})
-	c.Args = cobra.MinimumNArgs(1)
+	var ofVerl importOptions
+	verl := newCommand("import-verl", &ofVerl, func(c *cobra.Command, args []string) error {
+		return importConfig(c, args[0], func(text []byte) (*peers.Run, error) { return peers.Verl(text, args[1:], ofVerl.Rows) })
+	})
+	verl.Args = cobra.MinimumNArgs(1) // the file, and overrides of its keys
+	c.AddCommand(trl, verl)
 	return c
 }
 
@@ -51,7 +43,8 @@ type importTRLOptions struct {
 	Processes int `range:"[0,)" help:"processes that the run has there, as num_processes of accelerate"`
 }
 
-// importConfig prints the run file that means what the file's config does, or names the keys that differ.
+// importConfig prints the run file that means what the other trainer's config in the file called name does, which
+// read translates. If there is none, the error names the keys without a counterpart. It checks the run file.
 func importConfig(c *cobra.Command, name string, read func(text []byte) (*peers.Run, error)) error {
 	text, name, err := readConfig("FILE", name, c.InOrStdin())
 	if err != nil {

@@ -34,7 +34,8 @@ type initOptions struct {
 	DType     string `flag:"dtype" choice:"auto float32 float16 bfloat16" note:"auto is float32, and for --model its own" help:"type of the tensors"`
 }
 
-// run writes a model folder: one of random weights in the shape of --config, or that of --model.
+// run writes a model folder: one of random weights in the shape of --config, with the tokenizer of --tokenizer or
+// else of that folder, or the model of --model as it is.
 func (o initOptions) run(c *cobra.Command) error {
 	if o.Config == "" && o.Model == "" {
 		return usagef("give --config, the shape of a model with random weights, or --model, one to write as it is")
@@ -47,7 +48,7 @@ func (o initOptions) run(c *cobra.Command) error {
 		return err
 	}
 	file := config
-	if folderOf(config) == config {
+	if folderOf(config) == config { // it is a folder
 		file = filepath.Join(config, "config.json")
 	}
 	if _, err := os.Stat(file); err != nil {
@@ -78,11 +79,7 @@ func (o initOptions) run(c *cobra.Command) error {
 	if _, err := tokenize.Load(o.Out); err != nil && o.Tokenizer != "" {
 		slog.Warn("the model works with token ids alone", "tokenizer", from, "reason", err)
 	}
-	n := 0
-	for _, t := range weights.Tensors() {
-		n += len(t.Data)
-	}
-	slog.Info("wrote a model with random weights", "folder", o.Out, "parameters", n, "seed", o.Seed)
+	slog.Info("wrote a model with random weights", "folder", o.Out, "parameters", weights.Parameters(), "seed", o.Seed)
 	fmt.Fprintln(c.OutOrStdout(), o.Out)
 	return nil
 }

@@ -15,23 +15,22 @@ import (
 	"onering/train"
 )
 
-// checkOutput refuses a file to be written that is there already and that a run has written,
-// or the command reads: one that its arguments and flags name, also by a run file, and any in
-// a folder that they name. Other names for a file, and links, do not hide it. Pages may be
-// written again.
+// checkOutput refuses to write the file at path, the value of a flag, if it is there already and belongs to a run, or
+// the command reads it: its arguments and flags name it, also by a run file, or a folder that it is in. Other names
+// for a file, and links, do not hide it. Pages (.html) may be written again.
 func checkOutput(c *cobra.Command, flag, path string) error {
 	out, err := os.Stat(path)
 	if err != nil || !out.Mode().IsRegular() {
 		return nil // nothing is lost
 	}
-	of := ""
+	source := "" // the file that would be lost
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		real, _ = filepath.Abs(real)
 		for dir := filepath.Dir(real); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-			rel, _ := filepath.Rel(dir, real)
+			rel, _ := filepath.Rel(dir, real) // dir may be the folder of a run
 			first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
 			if _, err := os.Lstat(filepath.Join(dir, "run.toml")); err == nil && rel != "report.html" && train.Folder(dir).Holds(first) {
-				of = cli.Nearest(real)
+				source = cli.Nearest(real)
 			}
 		}
 	}
@@ -41,24 +40,23 @@ func checkOutput(c *cobra.Command, flag, path string) error {
 			continue
 		}
 		seen := 0
-		_ = filepath.WalkDir(root, func(at string, e fs.DirEntry, err error) error { // what cannot be read is not read by the command either
-			if seen++; seen > mostFiles || of != "" {
+		_ = filepath.WalkDir(root, func(file string, _ fs.DirEntry, err error) error { // what cannot be read is not read by the command either
+			if seen++; seen > mostFiles || source != "" {
 				return fs.SkipAll
 			}
-			if info, err := os.Stat(at); err == nil && os.SameFile(info, out) && filepath.Ext(at) != ".html" {
-				of = at
+			if info, err := os.Stat(file); err == nil && os.SameFile(info, out) && filepath.Ext(file) != ".html" {
+				source = file
 			}
 			return nil
 		})
 	}
-	if of != "" {
-		return usagef("--%s %q would replace %q, which the command reads or a run has written: choose another name", flag, path, of)
+	if source != "" {
+		return usagef("--%s %q would replace %q, which the command reads or a run has written: choose another name", flag, path, source)
 	}
 	return nil
 }
 
-// checkStdout refuses a file as standard output that the command reads: it would be empty, or
-// have no end.
+// checkStdout refuses a file as standard output that the command reads: it would be empty, or have no end.
 func checkStdout(c *cobra.Command) error {
 	out, err := os.Stdout.Stat()
 	if err != nil || !out.Mode().IsRegular() {
@@ -78,8 +76,8 @@ const mostFiles = 100000
 // quotedText matches a text in a run file.
 var quotedText = regexp.MustCompile(`"([^"\n]*)"|'([^'\n]*)'`)
 
-// readBy lists what may be paths on the command line and in the run files that it names, but
-// for those of the flag that names the output.
+// readBy lists what may be paths that the command reads: its arguments and the values of its flags, but for the flag
+// called output, with the part behind a =, and the texts in quotes in these and in the run files among them.
 func readBy(c *cobra.Command, output string) (names []string) {
 	values := c.Flags().Args()
 	c.Flags().Visit(func(f *pflag.Flag) {

@@ -32,13 +32,14 @@ type pluginCommands struct {
 	describe func(name string) string
 }
 
-// command is the command of the kind: it lists, and has list, show and new. The settings
-// of a kind are in the section of the run file with its name.
+// command returns the command of the kind, such as objectives: it lists the plug-ins, as its subcommand list does,
+// and has the subcommands new, show where plug-ins have settings, and check for objectives. One help text serves all
+// kinds: fill puts the words of the kind into it.
 func (p pluginCommands) command() *cobra.Command {
 	var asJSON bool
 	run := func(c *cobra.Command, _ []string) error { return p.list(c, asJSON) }
 	c, list := newCommand("models", nil, run), newCommand("plugins-list", nil, run)
-	if p.sample != "" {
+	if p.sample != "" { // not families of models, which have a help of their own
 		c = newCommand("plugins", nil, run)
 		c.AddCommand(p.show())
 	}
@@ -57,7 +58,8 @@ func (p pluginCommands) command() *cobra.Command {
 	return c
 }
 
-// list writes the names and, where known, a description of each. asJSON asks for JSON on one line.
+// list prints the names of the plug-ins and, where known, a description of each. Without descriptions it prints JSON
+// in any case.
 func (p pluginCommands) list(c *cobra.Command, asJSON bool) error {
 	if p.families != nil && !asJSON {
 		_, err := fmt.Fprint(c.OutOrStdout(), p.families(p.names()))
@@ -83,7 +85,7 @@ func (p pluginCommands) fill(text string) string {
 	return strings.NewReplacer("{plural}", p.plural, "{article}", p.article, "{kind}", p.kind, "{sample}", p.sample).Replace(text)
 }
 
-// show makes the command that prints the settings of one plug-in as a section of a run file.
+// show makes the command that prints the settings of one plug-in, with their defaults, as a section of a run file.
 func (p pluginCommands) show() *cobra.Command {
 	c := newCommand("plugins-show", nil, func(c *cobra.Command, args []string) error {
 		config := rl.Default()
@@ -108,7 +110,8 @@ func (p pluginCommands) show() *cobra.Command {
 	return c
 }
 
-// new makes the command that writes the source of a new plug-in, in Go or as a Python program.
+// new makes the command that writes the source of a new plug-in: in Go into this checkout or a module of its own, or
+// with --python, for objectives, as a program. It prints the files, and logs how to test them.
 func (p pluginCommands) new() *cobra.Command {
 	var o struct {
 		Module string `complete:"dir" help:"folder of a new module, instead of a folder of the checkout"`
@@ -124,16 +127,17 @@ func (p pluginCommands) new() *cobra.Command {
 			}
 			return err
 		}
-		begin, paths := scaffold.Kinds[p.kind], []string(nil)
-		try := "go test ./" + begin.Folder + "/" + name
+		source := scaffold.Kinds[p.kind]
+		try := "go test ./" + source.Folder + "/" + name
+		var paths []string
 		var err error
 		if module != "" && slices.Contains(p.names(), name) {
 			return usagef(p.fill("there is {article} {kind} %q already: choose another name"), name)
 		}
 		if module == "" {
-			paths, err = begin.Add(".", name)
+			paths, err = source.Add(".", name)
 		} else {
-			paths, err = begin.Module(".", module, name)
+			paths, err = source.Module(".", module, name)
 			try = "cd " + module + " && go test ."
 		}
 		if err != nil {
@@ -153,8 +157,8 @@ func (p pluginCommands) new() *cobra.Command {
 
 // newObjectivesCheck runs the conformance suite on an objective with settings.
 func newObjectivesCheck() *cobra.Command {
-	s := newChoice(func(c *rl.Config) { _ = settings.Choose(c, "objective", "command") }, "objective")
-	c := newCommand("objectives-check", nil, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
+	s := newSettings(func(c *rl.Config) { _ = settings.Choose(c, "objective", "command") }, "objective")
+	c := newCommand("objectives-check", nil, s.withResolved(func(c *cobra.Command, _ []string, r *resolved) error {
 		err := reward.Ready(c.Context(), r.Objective.Settings)
 		if err == nil {
 			err = objectivetest.Check(func() objectives.Objective {
@@ -169,7 +173,7 @@ func newObjectivesCheck() *cobra.Command {
 		fmt.Fprintf(c.OutOrStdout(), "%s keeps all %d rules\n", r.Objective.Name, len(objectivetest.Rules()))
 		return nil
 	}))
-	s.register(c, "objective.name=objective")
+	s.addRunFlags(c, "objective.name=objective")
 	return c
 }
 

@@ -65,10 +65,11 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	return p.push(c, sources)
 }
 
-// sources returns what a push sends, and sets the title of the commit if there is none.
+// sources returns the files that a push sends, with the model card. It replaces p.Model by the folder that is sent,
+// the newest checkpoint of a run, and sets the title of the commit if there is none.
 func (p *pushCommand) sources() ([]hub.Source, error) {
-	of := train.Folder(p.Model)
-	folder, err := of.Model()
+	run := train.Folder(p.Model)
+	folder, err := run.Model()
 	if err != nil {
 		return nil, err
 	}
@@ -84,16 +85,16 @@ func (p *pushCommand) sources() ([]hub.Source, error) {
 		return nil, err
 	}
 	// An sft folder serves as model and as run: the other files of the run are not pushed.
-	_, notRun := os.Lstat(filepath.Join(folder, "run.toml"))
+	_, noRun := os.Lstat(filepath.Join(folder, "run.toml"))
 	sources = slices.DeleteFunc(sources, func(s hub.Source) bool {
 		top, _, _ := strings.Cut(s.Name, "/")
-		return notRun == nil && of.Holds(top)
+		return noRun == nil && run.Holds(top)
 	})
 	p.Message = cmp.Or(p.Message, card.Title())
 	return card.With(folder, sources)
 }
 
-// list prints the files that a push would send.
+// list prints the files that a push would send, with their bytes and sum, as a table or with --json as an object.
 func (p *pushCommand) list(c *cobra.Command, sources []hub.Source) error {
 	type file struct {
 		Name  string `json:"name"`
@@ -121,16 +122,16 @@ func (p *pushCommand) list(c *cobra.Command, sources []hub.Source) error {
 	return t.Flush()
 }
 
-// push sends the files and prints the address of the repository.
+// push sends the files, logs what changed on the hub, and prints the address of the repository.
 func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
-	options, shown := hubOptions(c)
+	options, endProgress := hubOptions(c)
 	options.Revision = p.Revision
 	out, err := hub.Push(c.Context(), p.To, sources, hub.PushOptions{Options: options, Private: p.Private, Message: p.Message})
-	shown()
+	endProgress()
 	if err != nil {
 		return err
 	}
-	count := map[string]int{}
+	count := map[string]int{} // files by what became of them: sent, stored before, unchanged
 	for _, f := range out.Files {
 		count[f.State]++
 	}
@@ -145,9 +146,8 @@ func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
 	return show(c, p.JSON, out, func(w io.Writer) error { _, err := fmt.Fprintln(w, out.URL); return err })
 }
 
-// cardKeys are the settings that a card shows: those that say how the model was
-// trained. No path of this machine is among them, nor anything that could hold a
-// password. All of [objective] follows.
+// cardKeys are the settings that a card shows: those that say how the model was trained. No path of this machine is
+// among them, nor anything that could hold a password. All of [objective] follows.
 var cardKeys = map[string][]string{
 	"model":     {"template", "dtype"},
 	"rollout":   {"prompts_per_round", "samples_per_prompt", "max_new_tokens"}, // the settings of sampling are added
@@ -162,7 +162,8 @@ var (
 	stepName  = regexp.MustCompile(`^step-0*([0-9]+)$`)
 )
 
-// newCard describes the model of a folder; of a checkpoint it reads its run.toml.
+// newCard describes the model of a folder for the repository to. Of a checkpoint in a run folder it adds the step,
+// the base model and those settings of the run that onCard allows; an error in them is a warning.
 func newCard(folder, to, license string) hub.Card {
 	k := hub.Card{Name: to[strings.LastIndexByte(to, '/')+1:], License: license}
 	if abs, err := filepath.Abs(folder); err == nil {
@@ -170,13 +171,13 @@ func newCard(folder, to, license string) hub.Card {
 			k.Step = m[1]
 		}
 	}
-	of, err := policy.ReadRun(folder)
-	if err == nil && (of == nil || filepath.Dir(of.File) == filepath.Clean(folder)) { // an sft folder has other settings
+	run, err := policy.ReadRun(folder)
+	if err == nil && (run == nil || filepath.Dir(run.File) == filepath.Clean(folder)) { // an sft folder has other settings
 		return k
 	}
 	var config *resolved
 	if err == nil {
-		config, err = resolve(of.Settings)
+		config, err = resolve(run.Settings)
 	}
 	if err != nil {
 		slog.Warn("the model card goes without the settings of the run", "reason", err)
@@ -214,15 +215,15 @@ func onCard(section string, f settings.Field) bool {
 	return !ok || plainName.MatchString(text)
 }
 
-// newPusher returns what pushes the run's checkpoints; nil if the run pushes none. It refuses a
-// run that may not push, before the run begins.
+// newPusher returns what pushes the run's checkpoints; nil if p names no repository. It asks the hub at once whether
+// the run may push, so that it is refused before it begins.
 func newPusher(ctx context.Context, p train.Pushing, options hub.Options) (*train.Pusher, error) {
 	if p.PushTo == "" {
 		return nil, nil
 	}
 	options.Progress = nil // the terminal shows the run
-	as := hub.PushOptions{Options: options, Private: p.PushPrivate}
-	if err := hub.CheckPush(ctx, p.PushTo, as); err != nil {
+	how := hub.PushOptions{Options: options, Private: p.PushPrivate}
+	if err := hub.CheckPush(ctx, p.PushTo, how); err != nil {
 		return nil, fmt.Errorf("output.push_to = %q: %w", p.PushTo, err)
 	}
 	return &train.Pusher{Pushing: p, Push: func(checkpoint string) error {
@@ -231,8 +232,8 @@ func newPusher(ctx context.Context, p train.Pushing, options hub.Options) (*trai
 		if err != nil {
 			return err
 		}
-		as.Message = c.Message
-		out, err := hub.Push(ctx, p.PushTo, sources, as)
+		how.Message = c.Message
+		out, err := hub.Push(ctx, p.PushTo, sources, how)
 		if err == nil {
 			slog.Info("pushed a checkpoint", "checkpoint", filepath.Base(checkpoint), "commit", out.Commit, "url", out.URL)
 		}
@@ -253,10 +254,10 @@ func finishPushing(p *train.Pusher, run string) error {
 // unpushed is the error of a finished run whose last push failed.
 type unpushed struct{ error }
 
-// apart takes the error of the last push out of that of a run, so that the summary is printed first.
-func apart(err error) (run, push error) {
-	if late, ok := errors.AsType[unpushed](err); ok {
-		return nil, late.error
+// splitUnpushed takes the error of a finished run's last push out of err, so that the summary is printed first.
+func splitUnpushed(err error) (run, push error) {
+	if failed, ok := errors.AsType[unpushed](err); ok {
+		return nil, failed.error
 	}
 	return err, nil
 }

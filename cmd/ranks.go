@@ -13,8 +13,8 @@ import (
 	"onering/train/ranks"
 )
 
-// joinTeam joins the other ranks where a launcher of MPI has started several processes.
-// After that only the first rank prints.
+// joinTeam joins the other ranks where a launcher of MPI has started several processes, and refuses ranks of other
+// versions or commands. After that only the first rank prints.
 func joinTeam(c *cobra.Command, d train.DistributedConfig) (*ranks.Group, error) {
 	version := readVersion()
 	t, err := ranks.Join(c.Context(), strings.TrimSpace(version.Version+" "+version.Revision), d.Timeout)
@@ -31,8 +31,7 @@ func joinTeam(c *cobra.Command, d train.DistributedConfig) (*ranks.Group, error)
 	return t, nil
 }
 
-// shareInput gives all ranks the standard input of the first rank, if the command reads
-// it.
+// shareInput gives all ranks the standard input of the first rank, if the command reads it.
 func shareInput(c *cobra.Command, t *ranks.Group, path string) error {
 	if path != "-" || t.Size() == 1 {
 		return nil
@@ -42,7 +41,8 @@ func shareInput(c *cobra.Command, t *ranks.Group, path string) error {
 	return err
 }
 
-// addOthers calls add with what each other rank gives, unless a rank failed.
+// addOthers gives own, what this rank has, to the other ranks, and calls add with each element of theirs. failed is
+// this rank's error so far: if one rank has one, all return an error. Alone it returns failed.
 func addOthers[T any](t *ranks.Group, own []T, failed error, add func(T) error) error {
 	if t.Size() == 1 {
 		return failed

@@ -20,18 +20,19 @@ import (
 
 // A replayCommand has the flags of `onering replay`.
 type replayCommand struct {
-	Model string `complete:"dir" help:"model folder in place of the run's checkpoint, or of the model beside its adapter"`
-	where *choice
+	Model   string `complete:"dir" help:"model folder in place of the run's checkpoint, or of the model beside its adapter"`
+	runtime *commandSettings
 }
 
 func newReplay() *cobra.Command {
-	r := replayCommand{where: newChoice(asDefault)}
+	r := replayCommand{runtime: newSettings(asDefault)}
 	c := newCommand("replay", &r, func(c *cobra.Command, args []string) error { return r.run(c, args[0]) })
-	r.where.flags(c, "runtime.threads", "runtime.library")
+	r.runtime.addSettingFlags(c, "runtime.threads", "runtime.library")
 	return c
 }
 
-// run repeats a failed step of a file of failures/, with the model and device that the step had.
+// run repeats the failed step that a file of failures/ in a run folder describes, with the model and device that the
+// step had, and prints what it found. It is an error if numbers are not finite again.
 func (r replayCommand) run(c *cobra.Command, file string) error {
 	f, err := rl.ReadFailure(file)
 	if err == nil && r.Model != "" {
@@ -41,35 +42,35 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	checkpoint := filepath.Join(filepath.Dir(file), filepath.FromSlash(f.Checkpoint))
-	settings, err := settingsOf(file, f)
+	run, err := settingsOf(file, f)
 	if err != nil {
 		return err
 	}
-	model, err := r.modelOf(c, settings.Config, checkpoint)
+	model, err := r.modelOf(c, run.Config, checkpoint)
 	if err != nil {
 		return err
 	}
-	where, err := r.where.resolve(c, nil)
+	here, err := r.runtime.resolve(c, nil) // the threads and the library are this machine's
 	if err != nil {
 		return err
 	}
-	where.Runtime.Device = settings.Runtime.Device
-	policy, err := openPolicy(c, where.Runtime, policy.Options{Path: model, DType: settings.Model.DType, Base: settings.LoRA.BaseDType})
+	here.Runtime.Device = run.Runtime.Device
+	policy, err := openPolicy(c, here.Runtime, policy.Options{Path: model, DType: run.Model.DType, Base: run.LoRA.BaseDType})
 	if err != nil {
 		return err
 	}
 	defer policy.Close()
-	own := policy // if the weights are those of the checkpoint
+	atCheckpoint := policy // nil if the weights are not those of the checkpoint
 	switch {
-	case settings.LoRA.On:
-		err, own = policy.LoadAdapter(checkpoint), nil
+	case run.LoRA.On:
+		err, atCheckpoint = policy.LoadAdapter(checkpoint), nil
 	case model != checkpoint:
-		own = nil
+		atCheckpoint = nil
 	}
-	if err := errors.Join(err, settings.Objective.Restore(checkpoint, own)); err != nil {
+	if err := errors.Join(err, run.Objective.Restore(checkpoint, atCheckpoint)); err != nil {
 		return err
 	}
-	out, err := f.Replay(c.Context(), policy.Env, policy, settings.Objective.Settings)
+	out, err := f.Replay(c.Context(), policy.Env, policy, run.Objective.Settings)
 	if err != nil {
 		return err
 	}
@@ -82,9 +83,9 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	return nil
 }
 
-// settingsOf returns the settings of the run that a failure is of.
+// settingsOf returns the settings of the run of f, a failure in file; they must be of train and of f's objective.
 func settingsOf(file string, f rl.Failure) (*resolved, error) {
-	settings, err := savedConfig(filepath.Dir(filepath.Dir(file)))
+	settings, err := savedConfig(filepath.Dir(filepath.Dir(file))) // RUN/failures/FILE
 	switch {
 	case err != nil:
 		return nil, err
@@ -98,8 +99,8 @@ func settingsOf(file string, f rl.Failure) (*resolved, error) {
 	return settings, nil
 }
 
-// modelOf returns the folder of the model for a failed step of a run: the checkpoint, or
-// for an adapter the model beside it, or the model of --model.
+// modelOf returns the folder of the weights before a failed step of a run: the model of --model if there is one, else
+// the checkpoint before the step, or of a run that trains an adapter the model beside it.
 func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint string) (model string, err error) {
 	switch {
 	case r.Model != "":
@@ -117,8 +118,8 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 	return model, nil
 }
 
-// newCheck makes the command check, which verifies the files of a run folder and, on request, its data and a
-// step.
+// newCheck makes the command check, which verifies the files of a run folder and, on request, its data and a step. It
+// prints a line for each, and ends with an error if one is wrong.
 func newCheck() *cobra.Command {
 	var o struct {
 		Replay   bool `help:"repeat a step and compare the checkpoint after it"`
@@ -128,13 +129,12 @@ func newCheck() *cobra.Command {
 	return newCommand("check", &o, func(c *cobra.Command, args []string) error {
 		checked, bad := 0, 0
 		visit := func(path string, err error) {
-			checked++
-			if err == nil {
-				fmt.Fprintf(c.OutOrStdout(), "%s: ok\n", path)
-				return
+			result := "ok"
+			if checked++; err != nil {
+				bad++
+				result = strings.TrimPrefix(err.Error(), path+": ")
 			}
-			bad++
-			fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", path, strings.TrimPrefix(err.Error(), path+": "))
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", path, result)
 		}
 		if err := train.Folder(args[0]).Check(visit); err != nil {
 			return err
@@ -147,7 +147,7 @@ func newCheck() *cobra.Command {
 		}
 		if o.Replay || c.Flags().Changed("step") {
 			what, err := replayStep(c, args[0], o.Step)
-			if what == "" {
+			if what == "" { // nothing could be repeated
 				return err
 			}
 			visit(what, err)
@@ -159,7 +159,8 @@ func newCheck() *cobra.Command {
 	})
 }
 
-// checkData compares the training problems of a run with those of its newest checkpoint.
+// checkData reads the training problems of a run and compares them with what its newest checkpoint notes of them. r
+// is the run's settings, nil if it is of sft or dpo.
 func checkData(c *cobra.Command, run string, r *resolved) error {
 	if r == nil {
 		return errors.New("only the problems of a run of onering train can be compared, and this one is of sft")
@@ -190,15 +191,15 @@ func checkData(c *cobra.Command, run string, r *resolved) error {
 	return r.CheckData(checkpoint, prompter, slog.Default())
 }
 
-// A setupKey is the key in a context under which runTraining finds the function that changes its
-// Setup.
+// A setupKey is the key in a context under which runTraining finds the function that changes its Setup.
 type setupKey struct{}
 
-// replayStep repeats a step of a run, a random one for 0, and compares the result with
-// the run's folder. what describes what was repeated, "" if nothing could be.
+// replayStep repeats a step of a run in a temporary folder, a random one for 0, and compares the result with the
+// run's own checkpoint. what describes what was repeated, "" if nothing could be; then err is the reason, else a
+// difference.
 func replayStep(c *cobra.Command, run string, step int) (what string, err error) {
 	folder := train.Folder(run)
-	dirs, states, step, err := folder.Around(step)
+	dirs, states, step, err := folder.Around(step) // the checkpoints before and after the step
 	if err != nil {
 		return "", err
 	}

@@ -51,7 +51,7 @@ func newReport() *cobra.Command {
 	})
 }
 
-// newWatch makes the command watch, which shows how a run goes, once or again and again.
+// newWatch makes the command watch, which shows how a run goes: again and again on a terminal, and else once.
 func newWatch() *cobra.Command {
 	var o struct {
 		Once bool `help:"print the view once, as onering status does"`
@@ -64,7 +64,7 @@ func newWatch() *cobra.Command {
 		}
 		f := cli.Screen(out)
 		if o.Once || c.CalledAs() == "status" || f == nil || os.Getenv("TERM") == "dumb" {
-			text, _, err := report.View(args[0], 80, math.MaxInt)
+			text, _, err := report.View(args[0], 80, math.MaxInt) // 80 columns, and as many lines as it takes
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,5 @@
-// Package cmd is the program onering: its commands, flags and messages. Results
-// go to stdout; logs and progress go to stderr. Exit codes: 0 success, 1
-// something failed, 2 the command line or the configuration is wrong.
+// Package cmd is the program onering: its commands, flags and messages. Results go to stdout; logs and progress go to
+// stderr. Exit codes: 0 success, 1 something failed, 2 the command line or the configuration is wrong.
 //
 // A program with further objectives imports them and calls [Main].
 package cmd
@@ -45,8 +44,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// isUsage says whether err is a usage error, or an error about a setting that only the
-// model shows to be wrong.
+// isUsage says whether err is a usage error, or an error about a setting that only the model shows to be wrong.
 func isUsage(err error) bool {
 	var usage usageError
 	var setting *settings.Error
@@ -58,9 +56,7 @@ func checkSettings(pointer any) error {
 	return asUsage(settings.NameFlags(settings.Check(pointer), pointer))
 }
 
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
-}
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // Main runs the program with its command line, and exits.
 func Main() { ranks.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -76,22 +72,21 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(stderr)
 
-	// An error before the command's own code (a flag, the arguments, an unknown command)
-	// is a usage error.
-	running := false
-	checkUsage(root, func() { running = true })
+	// An error before the command's own code (a flag, the arguments, an unknown command) is a usage error.
+	begun := false
+	checkUsage(root, func() { begun = true })
 	command, err := root.ExecuteC()
 	if err == nil {
-		if err = out.Failed; err == nil {
+		if err = out.Failed; err == nil { // everything reached stdout
 			return exitOK
 		}
-		running = true
+		begun = true // --help, which begins no command, can fail to write, too
 	}
-	if !running {
+	if !begun {
 		err = explainUsage(command, err, args)
 	}
-	printed, elsewhere := ranks.Said(err)
-	if elsewhere {
+	printed, codeElsewhere := ranks.Said(err)
+	if codeElsewhere {
 		return exitOK // all ranks exit with the code of the first
 	}
 	if !printed {
@@ -107,24 +102,22 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if stopped, ok := errors.AsType[cli.Interrupted](err); ok {
 		return stopped.ExitCode()
 	}
-	if running && !isUsage(err) {
+	if begun && !isUsage(err) {
 		return exitFailed
 	}
-	if !running {
+	if !begun {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", command.CommandPath())
 	}
 	return exitUsage
 }
 
-// outlivesReaders are the commands whose work must not be lost because a reader of stdout
-// or stderr goes away, as in "onering train | head -1". Other commands only print, and
-// SIGPIPE ends them.
+// outlivesReaders are the commands whose work must not be lost because a reader of stdout or stderr goes away, as in
+// "onering train | head -1". Other commands only print, and SIGPIPE ends them.
 var outlivesReaders = map[string]bool{
 	"onering train": true, "onering sft": true, "onering sweep": true, "onering eval": true, "onering step": true,
 }
 
-// checkUsage has the commands below root check their arguments and flags, and call begin
-// before their own code.
+// checkUsage has each command below root check its arguments and flags, and call begin before its own code.
 func checkUsage(root *cobra.Command, begin func()) {
 	walk(root, func(c *cobra.Command) {
 		if validate := c.Args; validate != nil {
@@ -159,17 +152,17 @@ func walk(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// newRoot makes the command onering with all commands below it.
+// newRoot makes the command onering with all commands below it; before each it sets up the log and checks flags.
 func newRoot() *cobra.Command {
-	var quiet, verbose, shown bool
+	var quiet, verbose, askVersion bool
 	root := newCommand("onering", nil, func(c *cobra.Command, _ []string) error {
-		if shown {
+		if askVersion {
 			_, err := fmt.Fprintln(c.OutOrStdout(), readVersion())
 			return err
 		}
 		return c.Help()
 	})
-	root.SilenceErrors, root.SilenceUsage, root.Args = true, true, knownCommand
+	root.SilenceErrors, root.SilenceUsage, root.Args = true, true, knownCommand // run prints the errors
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		level := slog.LevelInfo
 		switch {
@@ -193,7 +186,7 @@ func newRoot() *cobra.Command {
 		newImport(), newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newTuned("sft"), newStep(), newSweep(),
 		newTokenize(), newTrain(), newVerify(), newVersion(), newWatch(), newWeights(),
 	)
-	root.Flags().BoolVar(&shown, "version", false, "print the version of this program")
+	root.Flags().BoolVar(&askVersion, "version", false, "print the version of this program")
 	for _, p := range plugins {
 		root.AddCommand(p.command())
 	}
@@ -209,9 +202,9 @@ var helps embed.FS
 var words = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", strings.Join(benchmarkNames(), ", "), "{slashes}", chatHelp,
 	"{adapter}", adapterHelp, "{rules}", strings.Join(reward.ExtractRules, ", "))
 
-// newCommand returns the command that the help called name describes: its use, a short
-// and a long description, and examples. The command takes the arguments that its use
-// names, and has a flag for each field of options, which may be nil and whose values are checked.
+// newCommand returns the command that the help called name describes, help/NAME.txt: its use in the first line, a
+// short description in the second, then a long one and examples. The command takes the arguments that its use names,
+// and has a flag for each field of options, a pointer to a struct or nil, whose values are checked before run.
 func newCommand(name string, options any, run func(c *cobra.Command, args []string) error) *cobra.Command {
 	text, err := helps.ReadFile("help/" + name + ".txt")
 	must(err)
@@ -246,8 +239,7 @@ func argumentsOf(use string) cobra.PositionalArgs {
 	return cobra.ExactArgs(1)
 }
 
-// refuseUnknownTopics makes cobra's own commands, which ignore arguments that they
-// do not know, refuse them.
+// refuseUnknownTopics makes cobra's own commands, completion and help, refuse arguments that they would ignore.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -258,8 +250,8 @@ func refuseUnknownTopics(root *cobra.Command) {
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		case "help":
 			c.Args = func(_ *cobra.Command, args []string) error {
-				if named, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return knownCommand(named, args[len(args)-max(1, len(rest)):])
+				if found, rest, err := root.Find(args); err != nil || len(rest) > 0 { // with an error rest may be empty
+					return knownCommand(found, args[len(args)-max(1, len(rest)):])
 				}
 				return nil
 			}
@@ -271,7 +263,7 @@ func refuseUnknownTopics(root *cobra.Command) {
 var peersCommands = map[string]string{"grpo": "train", "rloo": "train", "ppo": "train", "finetune": "sft", "kto": "dpo", "orpo": "dpo",
 	"evaluate": "eval", "lm_eval": "eval", "vllm": "serve", "infer": "generate"}
 
-// knownCommand refuses arguments after a command that only has subcommands.
+// knownCommand refuses arguments after a command that only has subcommands, and names the one that may be meant.
 func knownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -364,8 +356,8 @@ func show(c *cobra.Command, asJSON bool, found any, print func(io.Writer) error)
 	return print(c.OutOrStdout())
 }
 
-// explainUsage rewrites the libraries' errors about a flag in the words of this
-// program: the flag, what is wrong with it, and what it takes.
+// explainUsage rewrites the libraries' errors about a flag in the words of this program: the flag, what is wrong with
+// it, and what it takes. Of unknown flags it names all; args is the whole command line.
 func explainUsage(c *cobra.Command, err error, args []string) error {
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if wanted := kinds[value.GetFlag().Value.Type()]; wanted != "" {
@@ -374,19 +366,20 @@ func explainUsage(c *cobra.Command, err error, args []string) error {
 		return fmt.Errorf("--%s: %w", value.GetFlag().Name, value.Unwrap())
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
-		words := args[:max(0, slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") }))]
+		firstFlag := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
+		words := args[:max(0, firstFlag)] // commands, and arguments before the flags
 		if depth := strings.Count(c.CommandPath(), " "); c.HasSubCommands() && len(words) > depth {
 			return knownCommand(c, words[depth:]) // the flag may be one of the command that was meant
 		}
-		var names []string
-		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		var list []error
-		known := len(names)
+		seen := slices.Clone(known)
 		for _, arg := range args { // the library stops at the first
 			name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-			if strings.HasPrefix(arg, "--") && !slices.Contains(names, name) {
-				names = append(names, name)
-				list = append(list, fmt.Errorf("unknown flag: --%s%s", name, cmp.Or(settingCalled(c, name), settings.DidYouMean(name, names[:known]))))
+			if strings.HasPrefix(arg, "--") && !slices.Contains(seen, name) {
+				seen = append(seen, name)
+				list = append(list, fmt.Errorf("unknown flag: --%s%s", name, cmp.Or(settingCalled(c, name), settings.DidYouMean(name, known))))
 			}
 		}
 		return cmp.Or(errors.Join(list...), err)
@@ -397,32 +390,34 @@ func explainUsage(c *cobra.Command, err error, args []string) error {
 	return err
 }
 
-// settingCalled returns the end of a message about an unknown flag: the flag that the user
-// may have meant, the argument or, of a command that trains, the run setting.
+// settingCalled returns the end of a message about an unknown flag of a command: which flag, argument or, of a
+// command that trains, run setting the user may have meant by it; "" if none is known. It knows names of other
+// trainers, too.
 func settingCalled(c *cobra.Command, flag string) string {
 	config := rl.Default()
-	of := settings.Command{Flags: flagsOf(c), Others: map[string]string{}, Sets: slices.Contains([]string{"train", "sft", "dpo"}, c.Name())}
+	command := settings.Command{Flags: flagsOf(c), Others: map[string]string{}, Sets: slices.Contains([]string{"train", "sft", "dpo"}, c.Name())}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[settingOf] == nil {
-			of.Others["--"+f.Name] = purpose(f)
+			command.Others["--"+f.Name] = purpose(f)
 		}
 	})
 	if strings.Contains(c.Use, "FILE") {
-		of.Others["FILE"] = "it has no flag, as in " + c.UseLine()
+		command.Others["FILE"] = "it has no flag, as in " + c.UseLine()
 	}
 	var all any = &config
-	if of.Sets && c.Name() != "train" {
+	if command.Sets && c.Name() != "train" {
 		all = newTuning(c.Name(), "")
 	}
 	for _, t := range settings.Sections(all) {
 		for _, f := range t.Fields {
-			if path := t.Name + "." + f.Key; of.Flags[path] == "" && c.Flags().Lookup(f.Flag) != nil {
-				of.Flags[path] = f.Flag // a flag that means the same elsewhere
+			if path := t.Name + "." + f.Key; command.Flags[path] == "" && c.Flags().Lookup(f.Flag) != nil {
+				command.Flags[path] = f.Flag // a flag that means the same elsewhere
 			}
 		}
 	}
-	run, _ := settings.Resolve(all, of)
+	run, _ := settings.Resolve(all, command)
 	hint := run.Called(flag)
+	// A name of a column means the setting that says which column it is.
 	for column, names := range map[string][]string{"prompt": data.PromptNames, "answer": data.AnswerNames} {
 		if hint == "" && slices.Contains(names, strings.ReplaceAll(flag, "-", "_")) {
 			hint = cmp.Or(run.Called(column), run.Called(column+"_key"))
@@ -431,9 +426,8 @@ func settingCalled(c *cobra.Command, flag string) string {
 	return hint
 }
 
-// checkArguments returns an error that names the argument that is missing or too
-// many. validate is the command's check: one of cobra's, whose errors say less, or
-// one of this program's, which returns a usageError.
+// checkArguments has a command validate its arguments, and returns an error that names the argument that is missing
+// or too many. validate is one of cobra's, whose errors say less, or of this program's, with a usageError.
 func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []string) error {
 	err := validate(c, args)
 	if _, usage := errors.AsType[usageError](err); err == nil || usage {
@@ -441,11 +435,11 @@ func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []stri
 	}
 	for n, arg := range slices.Backward(args) {
 		if validate(c, args[:n]) == nil {
-			named := ""
+			hint := ""
 			if model := c.Flags().Lookup("model"); model != nil && !model.Changed {
-				named = "; a model is named with --model " + cli.ShellQuoted(arg)
+				hint = "; a model is named with --model " + cli.ShellQuoted(arg)
 			}
-			return fmt.Errorf("%q is an argument too many: %s%s", arg, c.UseLine(), named)
+			return fmt.Errorf("%q is an argument too many: %s%s", arg, c.UseLine(), hint)
 		}
 	}
 	return fmt.Errorf("an argument is missing: %s", c.UseLine())

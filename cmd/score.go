@@ -15,21 +15,22 @@ import (
 )
 
 func newScore() *cobra.Command {
-	s := modelChoice(asDefault)
-	s.samples = false
-	c := newCommand("score", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error {
-		return r.with(c, nil, args, nil, func(in io.Reader, name string, p *policy.Policy) error {
+	s := modelSettings(asDefault)
+	s.samplesOnly = false
+	c := newCommand("score", nil, s.withResolved(func(c *cobra.Command, args []string, r *resolved) error {
+		return r.with(c, oneProcess, args, noAdapters, func(in io.Reader, name string, p *policy.Policy) error {
 			return score(in, name, c.OutOrStdout(), p, r.Rollout.Temperature)
 		})
 	}))
-	s.registerModel(c, adapterFlag, "rollout.temperature")
+	s.addModelFlags(c, adapterFlag, "rollout.temperature")
 	return c
 }
 
-// microTokens is how many tokens are computed at once.
+// microTokens is how many tokens are computed at once, unless a single row has more.
 const microTokens = 4096
 
-// score reads pairs and writes their log-probs and entropies in the same order.
+// score reads rows of prompts and responses, and writes the log-probs and entropies of each response in the same
+// order. It computes several rows at once. A row with an error becomes a line with it.
 func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperature float64) error {
 	learner, err := p.Env.NewLearner(p.Ring, runtime.LearnerOptions{})
 	if err != nil {
@@ -49,7 +50,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 		if len(batch) == 0 {
 			return nil
 		}
-		pass, err := learner.Forward(batch, temperature, false)
+		pass, err := learner.Forward(batch, temperature, false) // false: keep nothing for a backward pass
 		if err != nil {
 			return err
 		}
@@ -70,9 +71,9 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 	}
 	err = cli.EachRow(in, name, func(index, number int, row rl.ScoredRow) error {
 		s, failed := row.Sequence(p)
-		if failed != nil || tokens+len(s.Tokens) > microTokens {
+		if failed != nil || tokens+len(s.Tokens) > microTokens { // lines of output stand in the order of rows
 			if err := flush(); err != nil {
-				batch = nil
+				batch = nil // not again by the flush at the end
 				return err
 			}
 		}

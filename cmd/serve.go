@@ -38,21 +38,21 @@ type serveOptions struct {
 	Drain      time.Duration `help:"how long requests that have begun may go on after a signal"`
 	Generation bool          `flag:"generation-config" help:"take the temperature and the filters that nothing states from the model's generation_config.json"`
 	adapters
-	settings *choice
-	ways     map[string]*resolved // by the adapter's name, "" for the model alone
+	settings  *commandSettings
+	byAdapter map[string]*resolved // settings by the adapter's name, "" for the model alone
 }
 
 // newServe makes the command serve, which answers requests over HTTP.
 func newServe() *cobra.Command {
 	o := serveOptions{Addr: "localhost:8000", Queue: 64, Context: 8192, MaxTokens: 8192, Drain: time.Minute, Generation: true}
-	o.settings = modelChoice(func(config *rl.Config) {
+	o.settings = modelSettings(func(config *rl.Config) {
 		config.Model.Template, config.Rollout.Slots, config.Rollout.Invariant = "chat", 16, true
-	}, append(samplingFlags, "rollout.max_new_tokens")...)
+	}, append(samplingPaths, "rollout.max_new_tokens")...)
 	c := newCommand("serve", &o, func(c *cobra.Command, _ []string) (err error) {
-		if err := o.adapters.read(); err != nil {
+		if err := o.adapters.parse(); err != nil {
 			return err
 		}
-		if o.ways, err = o.adapters.resolve(c, o.settings); err != nil {
+		if o.byAdapter, err = o.adapters.resolve(c, o.settings); err != nil {
 			return err
 		}
 		key, err := o.validate()
@@ -67,20 +67,20 @@ func newServe() *cobra.Command {
 		defer listener.Close()
 		ctx, _, stop := cli.CatchSignals(c.Context())
 		defer stop()
-		o.settings.samples = o.LoRARoot == "" // adapters that requests load were trained with the head as it is
-		p, err := o.ways[""].open(c, o.named)
+		o.settings.samplesOnly = o.LoRARoot == "" // a head in lora.base_dtype is not the one that later adapters were trained with
+		p, err := o.byAdapter[""].open(c, o.byName)
 		if err != nil {
 			return err
 		}
 		defer p.Close()
 		return o.serve(ctx, c, listener, p, key)
 	})
-	o.settings.registerModel(c, append(templateKeys, "rollout.slots", "rollout.invariant")...)
-	o.settings.other = append(o.settings.other, o.stated)
+	o.settings.addModelFlags(c, append(templateKeys, "rollout.slots", "rollout.invariant")...)
+	o.settings.moreSources = append(o.settings.moreSources, o.asSource)
 	return c
 }
 
-// validate refuses impossible flags, and returns the key.
+// validate refuses impossible flags, completes --addr, and returns the key that --api-key-env names.
 func (o *serveOptions) validate() (key string, err error) {
 	if o.Drain < 0 {
 		return "", usagef("--drain %v: must be at least 0", o.Drain)
@@ -107,11 +107,11 @@ func keyOf(variable string) (key string, err error) {
 	return key, err
 }
 
-// models returns the models of the server: the model, and its adapters by name.
+// models opens the models of the server: the model, and its adapters by name. After an error none stays open.
 func (o *serveOptions) models(p *policy.Policy) (list []*openai.Model, err error) {
-	model := cmp.Or(o.Name, filepath.Base(filepath.Clean(o.ways[""].named)))
-	for _, adapter := range append([]string{""}, p.Names()...) {
-		with, err := p.With(adapter)
+	model := cmp.Or(o.Name, filepath.Base(filepath.Clean(o.byAdapter[""].modelAsNamed)))
+	for _, adapter := range append([]string{""}, p.Names()...) { // "" is the model alone
+		policy, err := p.With(adapter)
 		name, parent := model, ""
 		if adapter != "" {
 			name, parent = adapter, model
@@ -121,7 +121,7 @@ func (o *serveOptions) models(p *policy.Policy) (list []*openai.Model, err error
 		}
 		var m *openai.Model
 		if err == nil {
-			m, err = o.open(with, o.ways[adapter], name, parent)
+			m, err = o.open(policy, o.byAdapter[adapter], name, parent)
 		}
 		if err != nil {
 			closeModels(list)
@@ -139,24 +139,25 @@ func closeModels(list []*openai.Model) {
 	}
 }
 
-// open opens a model of the server, or an adapter beside its parent.
-func (o *serveOptions) open(p *policy.Policy, way *resolved, name, parent string) (m *openai.Model, err error) {
-	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.prompt, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
-	if m.Sampling, err = way.sampling(p, drawn{Generation: o.Generation}); err == nil {
-		if !way.Stated("rollout.max_new_tokens") {
+// open opens a model of the server or, if parent is not "", an adapter beside the model of that name, with a decoder
+// of its own. settings are those of the model or the adapter; the slots and the invariance are the model's for all.
+func (o *serveOptions) open(p *policy.Policy, settings *resolved, name, parent string) (m *openai.Model, err error) {
+	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: settings.prompt, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
+	if m.Sampling, err = settings.sampling(p, samplingOptions{Generation: o.Generation}); err == nil {
+		if !settings.Stated("rollout.max_new_tokens") {
 			m.Sampling.MaxNewTokens = 0 // as many as a request may ask for
 		}
-		r := o.ways[""].Rollout
+		r := o.byAdapter[""].Rollout
 		m.Decoder, m.Close, err = p.Decoder(r.Slots, o.Context, ifAsked(r.Invariant, sampler.InvariantToNeighbours))
 	}
 	if err == nil {
-		m.Kept = m.Decoder.MaxTokens() * max(1, o.ways[""].Rollout.Slots/8)
+		m.Kept = m.Decoder.MaxTokens() * max(1, o.byAdapter[""].Rollout.Slots/8) // as many tokens as an eighth of the slots hold
 	}
 	return m, err
 }
 
-// loader returns the function that opens adapters named by requests, which lie under --lora-root;
-// nil without that flag.
+// loader returns the function that opens an adapter which a request names: the folder path under --lora-root, to be
+// called name. model is the name of its parent. It returns nil without that flag.
 func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) func(name, path string) (*openai.Model, error) {
 	if o.LoRARoot == "" {
 		return nil
@@ -166,26 +167,27 @@ func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) 
 		if err != nil {
 			return nil, err
 		}
-		way, err := o.settings.resolveAdapter(c, dir, o.ways[""])
+		own, err := o.settings.resolveAdapter(c, dir, o.byAdapter[""])
 		if err != nil {
 			return nil, err
 		}
-		with, err := p.WithAdapter(dir)
+		policy, err := p.WithAdapter(dir)
 		if err != nil {
 			return nil, err
 		}
-		m, err := o.open(with, way, name, model)
+		m, err := o.open(policy, own, name, model)
 		if err != nil {
-			with.Close()
+			policy.Close()
 			return nil, err
 		}
-		free := m.Close
-		m.Close = func() { free(); with.Close() }
+		closeDecoder := m.Close
+		m.Close = func() { closeDecoder(); policy.Close() }
 		return m, nil
 	}
 }
 
-// serve answers requests until ctx ends, and then completes those that have begun.
+// serve answers requests, which need the key unless it is "", until ctx ends, and then completes those that have
+// begun.
 func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net.Listener, p *policy.Policy, key string) error {
 	models, err := o.models(p)
 	if err != nil {
@@ -200,8 +202,9 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 	}
 	server := serve.NewServer(answers.Handler(), listener.Addr(), key != "",
 		"anyone who reaches this address can use the model; --api-key-env asks for a key", slog.Default())
+	// Decoding goes on after ctx has ended, since the requests that have begun need it.
 	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
-	failed, ended := make(chan error, 2), make(chan struct{})
+	failed, ended := make(chan error, 2), make(chan struct{}) // 2: of decoding and of the server
 	go func() {
 		if err := answers.Run(decoding); err != nil {
 			failed <- err
@@ -220,14 +223,13 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 	slog.Info("serving", "url", "http://"+listener.Addr().String()+"/v1", "models", names)
 	select {
 	case err := <-failed:
-		// Requests that have begun are still answered.
 		return errors.Join(err, o.stop(server))
 	case <-ctx.Done():
 	}
 	return o.stop(server)
 }
 
-// stop waits until the requests that have begun are answered.
+// stop takes no more requests, and waits for those that have begun, at most for --drain; then it cuts them.
 func (o *serveOptions) stop(server *http.Server) error {
 	slog.Info("stopping: requests that have begun may go on", "for", o.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), o.Drain)

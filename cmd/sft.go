@@ -24,7 +24,7 @@ import (
 
 // newTuned makes the command sft or dpo, with flags for all of its settings.
 func newTuned(name string) *cobra.Command {
-	x := &sftCommand{choice: &choice{given: newTuning(name, ""), all: true, command: settings.Command{Name: name, Flags: map[string]string{}}},
+	x := &sftCommand{commandSettings: &commandSettings{fromFlags: newTuning(name, ""), allEffective: true, command: settings.Command{Name: name, Flags: map[string]string{}}},
 		runOptions: runOptions{Report: true}}
 	c := newCommand(name, x, func(c *cobra.Command, _ []string) error {
 		config, err := x.resolve(c)
@@ -37,16 +37,16 @@ func newTuned(name string) *cobra.Command {
 		}
 		return t.End(x.runOn(c, t, config))
 	})
-	var all []string
-	for _, t := range settings.Sections(x.given) {
-		all = append(all, t.Name)
+	var sections []string
+	for _, t := range settings.Sections(x.fromFlags) {
+		sections = append(sections, t.Name)
 	}
-	x.register(c, all...)
-	c.Args = cobra.ArbitraryArgs
+	x.addRunFlags(c, sections...)
+	c.Args = cobra.ArbitraryArgs // sortArguments, which resolve calls, refuses what it does not know
 	return c
 }
 
-// newTuning returns the defaults of sft or dpo for a model.
+// newTuning returns the defaults of the command sft or dpo for the model at path; "" is none yet.
 func newTuning(command, path string) *sft.Config {
 	config := sft.Default(path)
 	if command == "dpo" {
@@ -63,12 +63,13 @@ func resolveTuning(config *sft.Config, of settings.Command, sources ...settings.
 
 // An sftCommand has the settings and the other flags of sft or dpo.
 type sftCommand struct {
-	*choice
+	*commandSettings
 	runOptions
 	Show int `range:"[0,)" help:"print the first so many rows as the model sees them, and do not train: text, ids, and which ids are learned"`
 }
 
-// runOn runs the command on all ranks. The first rank makes the folder and reads the input.
+// runOn trains on all ranks, or shows rows with --show. The first rank makes the folder and reads the input. A
+// finished run is not resumed: it is refused with other settings, and otherwise its end is printed again.
 func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config) error {
 	dir := config.Output.Dir
 	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.Resume && config.Finished(), nil })
@@ -86,7 +87,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config)
 			}
 		}
 		slog.Info("the run is finished: there is nothing to resume; to train further from it, name it with --model", "folder", dir)
-		return printEnd(c.OutOrStdout(), nil, dir, nextTuned(config, nil))
+		return printEnd(c.OutOrStdout(), nil, s.command.Name, dir, nil, nextTuned(config, nil)) // no demonstrations were read
 	}
 	if err := shareInput(c, t, config.Data.Train); err != nil {
 		return err
@@ -96,24 +97,24 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config)
 	}
 	var x demonstrations
 	end, err := runTraining(c, t, job[sft.Summary]{
-		command: s.command.Name, dir: &config.Output.Dir, sink: config.Output.Sink, push: config.Output.Pushing, runOptions: s.runOptions,
-		prepare: func() (m trained, err error) {
-			if x, err = readDemonstrationsOf(c, config); err == nil && !s.Resume {
+		command: s.command.Name, dir: &config.Output.Dir, sink: config.Output.Sink, pushing: config.Output.Pushing, runOptions: s.runOptions,
+		prepare: func() (m trainedModel, err error) {
+			if x, err = readDemonstrations(c, config); err == nil && !s.Resume {
 				err = x.local.AskAsTaught(x.list)
-				m := x.local.Model
+				m := x.local.Model // also for run.toml
 				config.Model.Template, config.Model.System, config.Model.Args = m.Template, m.System, m.Args
 			}
-			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime,
+			return trainedModel{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime,
 				config.Optimizer.LearningRate, config.Train.Seed}, err
 		},
 		config: config,
 		open:   func(s train.Setup) (trainer[sft.Summary], error) { return sft.NewOn(x.local, s, x.list, x.heldOut) },
 	})
-	err, late := apart(err)
+	err, failedPush := splitUnpushed(err)
 	if err != nil {
 		return err
 	}
-	return errors.Join(show(c, s.JSON, end, func(w io.Writer) error { return printTuned(w, s.command.Name, config, end, x.list) }), late)
+	return errors.Join(show(c, s.JSON, end, func(w io.Writer) error { return printTuned(w, s.command.Name, config, end, x.list) }), failedPush)
 }
 
 // printTuned prints what was learned, where the result is and the next commands to type.
@@ -128,27 +129,22 @@ func printTuned(w io.Writer, command string, config *sft.Config, end sft.Summary
 	if end.HeldOut != nil {
 		table.Add("held out", "loss %.4f before, %.4f after", end.HeldOut[0], end.HeldOut[1])
 	}
-	var sets []string
-	for _, f := range end.Diagnoses {
-		table.Add("diagnosis", "%s", f.Text)
-		sets = append(sets, f.Set)
-	}
-	return printEnd(w, table, config.Output.Dir, append(remedied(command, config.Output.Dir, sets), nextTuned(config, list)...))
+	return printEnd(w, table, command, config.Output.Dir, end.Diagnoses, nextTuned(config, list))
 }
 
-// nextTuned returns commands that show what was learned from the list, of which nil is unknown.
+// nextTuned returns the command that asks the model a prompt of list, what it has learned, if that is short.
 func nextTuned(config *sft.Config, list []data.Demonstration) []string {
 	prompt := "What is 1+1?"
 	if len(list) > 0 && list[0].Prompt != "" && len(list[0].Prompt) < 200 {
 		prompt = list[0].Prompt
-	} else if len(list) > 0 && list[0].Whole {
+	} else if len(list) > 0 && list[0].Whole { // a text without a prompt: its first word
 		prompt, _, _ = strings.Cut(list[0].Response, " ")
 	}
-	return []string{talk(" --model "+cli.ShellQuoted(cli.Nearest(config.Output.Dir)), config.Model.Template == "chat", prompt)}
+	return []string{askCommand(" --model "+cli.ShellQuoted(cli.Nearest(config.Output.Dir)), config.Model.Template == "chat", prompt)}
 }
 
-// refuseChanges returns an error if a finished run is resumed with other settings than its
-// own: what it would go on from, its moments and the place in its schedule, is not kept.
+// refuseChanges returns an error if config, with which a finished run is resumed, has other settings than the run's
+// own: the run could not go on, since its moments and the place in its schedule are not kept.
 func (s *sftCommand) refuseChanges(config *sft.Config) error {
 	dir := config.Output.Dir
 	run, _, err := savedRun(dir)
@@ -160,8 +156,8 @@ func (s *sftCommand) refuseChanges(config *sft.Config) error {
 	if _, err := resolveTuning(was, settings.Command{Name: s.command.Name}, run); err != nil {
 		return err
 	}
-	continued(&was.Model.Path, &was.LoRA)
-	was.Runtime = config.Runtime // a finished run computes nothing more
+	followAdapterRun(&was.Model.Path, &was.LoRA) // as resolve does for config
+	was.Runtime = config.Runtime                 // a finished run computes nothing more
 	if changed := config.Changes(*was); changed != "" {
 		return fmt.Errorf("train: resume: the run in %s is finished, and since then %s: set it back, or train further "+
 			"from it with --model %s and another --out", dir, changed, cli.ShellQuoted(dir))
@@ -169,16 +165,16 @@ func (s *sftCommand) refuseChanges(config *sft.Config) error {
 	return nil
 }
 
-// showOn shows the first demonstrations. Only the first rank's output is printed.
+// showOn prints the first --show rows of the data as the model sees them. Only that of the first rank is printed.
 func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *sft.Config) error {
 	return t.InTurn(func() error {
-		x, err := readDemonstrationsOf(c, config)
+		x, err := readDemonstrations(c, config)
 		if err != nil {
 			return err
 		}
 		shown := s.Show
 		if config.Preference != nil && x.list[0].Good == nil {
-			shown *= 2 // the chosen and the rejected response
+			shown *= 2 // a row is two demonstrations, the chosen and the rejected response
 		}
 		where := x.local.Runtime
 		t.Place(&where.Device, &where.Threads)
@@ -217,9 +213,9 @@ type demonstrations struct {
 	list, heldOut []data.Demonstration
 }
 
-// readDemonstrationsOf reads the demonstrations, and checks what can be checked before ONNX Runtime is
-// opened.
-func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstrations, err error) {
+// readDemonstrations reads the data of a run, and checks what else can be checked before ONNX Runtime is opened: the
+// model's folder and the types that the device has.
+func readDemonstrations(c *cobra.Command, config *sft.Config) (x demonstrations, err error) {
 	if x.local, err = localSFT(c, config); err != nil {
 		return x, err
 	}
@@ -236,8 +232,7 @@ func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstration
 	return x, err
 }
 
-// localSFT returns the configuration with paths instead of names on a hub, which it
-// pins in config.
+// localSFT returns the configuration with paths instead of names on a hub, which it pins in config.
 func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error) {
 	local = *config
 	if err := pinPolicy(c, &config.Model.Path, &local.Model.Path, &config.LoRA, &local.LoRA); err != nil {
@@ -252,7 +247,7 @@ func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error
 	return local, checkModel(local.Model.Path)
 }
 
-// readTuned reads a file of demonstrations or preferences.
+// readTuned reads a file of demonstrations or, for dpo, preferences, and logs what it leaves out. flag is for errors.
 func readTuned(c *cobra.Command, config *sft.Config, flag, path string) (list []data.Demonstration, err error) {
 	template, err := tokenize.ParseTemplate(config.Model.Template)
 	if err != nil {
@@ -274,15 +269,16 @@ func readTuned(c *cobra.Command, config *sft.Config, flag, path string) (list []
 	return list, nil
 }
 
-// resolve applies what states settings to the defaults for the model. All settings that are
-// wrong are reported at once, unless a flag of an adapter has no effect, which is reported alone.
+// resolve applies what states settings to the defaults, which depend on the model, and returns them checked. All
+// settings that are wrong are reported at once, unless a flag of an adapter has no effect, which is reported alone.
+// With --resume the sources include the run.toml in --out.
 func (s *sftCommand) resolve(c *cobra.Command) (config *sft.Config, err error) {
-	if err := s.take(c); err != nil {
+	if err := s.sortArguments(c); err != nil {
 		return config, err
 	}
 	if s.Resume {
-		dir, _ := settings.Find("output.dir", s.command.Given(s.given, c.Flags().Changed)).Value.(string)
-		if s.file, err = resumedFile(dir, s.command.Name); err != nil {
+		dir, _ := settings.Find("output.dir", s.command.Given(s.fromFlags, c.Flags().Changed)).Value.(string) // of --out
+		if s.runFile, err = resumedFile(dir, s.command.Name); err != nil {
 			return config, err
 		}
 	}
@@ -292,18 +288,18 @@ func (s *sftCommand) resolve(c *cobra.Command) (config *sft.Config, err error) {
 	}
 	path, _ := settings.Find("model.path", sources...).Value.(string)
 	config = newTuning(s.command.Name, path)
-	usual := config.Optimizer.LearningRate
+	defaultRate := config.Optimizer.LearningRate
 	r, err := resolveTuning(config, s.command, sources...)
 	if err != nil {
 		return config, err
 	}
-	completeAdapter(r, &config.Model.Path, &config.LoRA, &config.Optimizer.LearningRate, usual)
-	sayRate(r, config.LoRA, config.Optimizer.LearningRate)
-	named := config.Output.Dir
+	completeAdapter(r, &config.Model.Path, &config.LoRA, &config.Optimizer.LearningRate, defaultRate)
+	logAdapterRate(r, config.LoRA, config.Optimizer.LearningRate)
+	out := config.Output.Dir
 	if s.Show > 0 {
-		config.Output.Dir = cmp.Or(named, ".") // --show writes nothing
+		config.Output.Dir = cmp.Or(out, ".") // --show writes nothing, so Validate need not ask for a folder
 	}
 	impossible := config.Validate()
-	config.Output.Dir = named
-	return config, cmp.Or(checkIdle(r, s.Resume), asUsage(r.Locate(impossible)))
+	config.Output.Dir = out
+	return config, cmp.Or(checkIneffective(r, s.Resume), asUsage(r.Locate(impossible)))
 }

@@ -17,10 +17,10 @@ import (
 // newStep makes the command step, which takes one optimizer step on weighted tokens that another program gives.
 func newStep() *cobra.Command {
 	var o stepOptions
-	s := modelChoice(asDefault, "optimizer")
-	s.samples = false
+	s := modelSettings(asDefault, "optimizer")
+	s.samplesOnly = false
 	c := newCommand("step", &o, func(c *cobra.Command, args []string) error { return o.run(c, s, args) })
-	s.registerModel(c, adapterFlag, "lora", "rollout.temperature",
+	s.addModelFlags(c, adapterFlag, "lora", "rollout.temperature",
 		"optimizer.learning_rate", "optimizer.max_grad_norm", "optimizer.beta1", "optimizer.beta2", "optimizer.eps", "optimizer.weight_decay")
 	c.MarkFlagsMutuallyExclusive("adapter", "lora")
 	c.MarkFlagsMutuallyExclusive("state", "lora")
@@ -33,27 +33,28 @@ type stepOptions struct {
 	Seed uint64 `flag:"lora-seed" help:"seed of a new adapter"`
 }
 
-func (o stepOptions) run(c *cobra.Command, s *choice, args []string) error {
+// run takes one optimizer step on the rows of the input, and prints its report. With --lora the adapter is new.
+func (o stepOptions) run(c *cobra.Command, s *commandSettings, args []string) error {
 	switch {
 	case o.Out == "" && !o.Dry:
 		return usagef("--out is not set: name the folder to write, or try with --dry-run")
 	case o.Out != "" && o.Dry:
 		return usagef("--dry-run writes no --out")
 	}
-	r, err := s.resolveModel(c, "")
+	r, err := s.resolveModel(c, asNamed)
 	if err == nil {
-		err = cmp.Or(checkIdle(r.Resolved, false), checkOutput(c, "grads", o.Grads))
+		err = cmp.Or(checkIneffective(r.Resolved, notResumed), checkOutput(c, "grads", o.Grads))
 	}
 	if err != nil {
 		return err
 	}
-	fresh := r.LoRA.On && r.LoRA.Adapter == ""
+	newAdapter := r.LoRA.On && r.LoRA.Adapter == ""
 	if !r.LoRA.Trainable() {
 		return usagef("--base-dtype %q: %s", r.LoRA.BaseDType, train.NotTrainable)
 	}
 	checked := r.Config
 	switch rate := checked.Optimizer.LearningRate; {
-	case rate == 0: // a step may have the rate 0, which changes no weight
+	case rate == 0: // a step may have the rate 0, which changes no weight, and a run may not
 		checked.Optimizer.LearningRate = 1
 	case !(rate > 0) || math.IsInf(rate, 1):
 		return usagef("--lr %v: must be a finite number, at least 0", rate)
@@ -63,12 +64,12 @@ func (o stepOptions) run(c *cobra.Command, s *choice, args []string) error {
 	}
 	step := rl.NewStep()
 	step.StepFiles, step.Update, step.Temperature = o.StepFiles, r.Optimizer.UpdateSettings, r.Rollout.Temperature
-	if !fresh && !r.Stated("optimizer.learning_rate") {
-		step.Update.LearningRate = s.fresh().Optimizer.LearningRate // only a new adapter begins with a larger one
+	if !newAdapter && !r.Stated("optimizer.learning_rate") { // only a new adapter begins with the larger rate of adapters
+		step.Update.LearningRate = s.defaults().Optimizer.LearningRate
 	}
-	return r.with(c, nil, args, nil, func(in io.Reader, name string, p *policy.Policy) error {
-		if fresh {
-			if err := p.NewAdapter(r.LoRA.Settings, r.named, o.Seed); err != nil {
+	return r.with(c, oneProcess, args, noAdapters, func(in io.Reader, name string, p *policy.Policy) error {
+		if newAdapter {
+			if err := p.NewAdapter(r.LoRA.Settings, r.modelAsNamed, o.Seed); err != nil {
 				return err
 			}
 			announceAdapter(p, step.Update.LearningRate)
@@ -93,18 +94,18 @@ func (o stepOptions) run(c *cobra.Command, s *choice, args []string) error {
 }
 
 func newWeights() *cobra.Command {
-	s := newChoice(asDefault, "objective")
+	s := newSettings(asDefault, "objective")
 	var o struct {
 		Explain bool `help:"print a table for people instead of JSON"`
 	}
-	c := newCommand("weights", &o, s.run(func(c *cobra.Command, args []string, r *resolved) error { return runWeights(c, args, r, o.Explain) }))
-	s.register(c, "objective.name=objective")
+	c := newCommand("weights", &o, s.withResolved(func(c *cobra.Command, args []string, r *resolved) error { return runWeights(c, args, r, o.Explain) }))
+	s.addRunFlags(c, "objective.name=objective")
 	return c
 }
 
 // runWeights reads a batch and prints the weights that the objective gives its tokens.
 func runWeights(c *cobra.Command, args []string, r *resolved, explain bool) error {
-	if err := checkIdle(r.Resolved, false); err != nil {
+	if err := checkIneffective(r.Resolved, notResumed); err != nil {
 		return err
 	}
 	return withInput(c, args, func(text io.Reader, name string) error {

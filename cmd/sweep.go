@@ -36,11 +36,11 @@ type sweepOptions struct {
 	Update   string   `help:"Markdown page to put the tables into, between <!-- NAME --> and <!-- end -->; NAME is the file's"`
 }
 
-// each runs the sweep files at paths once all of them can begin. Among several files, it
-// skips those that are not sweeps.
+// each runs the sweep files at paths, one after the other, once all of them are found able to begin. Among several
+// files, it skips those that are not sweeps, and --out is the folder above theirs.
 func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 	named := map[string]string{} // the sweeps by the names of their folders
-	var sweeps []*opened
+	var sweeps []*openedSweep
 	var errs []error
 	for _, path := range paths {
 		if len(paths) > 1 && sweep.Lacks(path) { // run reports other errors of a file
@@ -76,17 +76,17 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 	return nil
 }
 
-// An opened sweep is a sweep file whose runs can begin.
-type opened struct {
+// An openedSweep is a sweep file whose runs can begin.
+type openedSweep struct {
 	sweepOptions
-	plan *sweep.Plan
-	runs []*sweep.Run
-	todo []*sweep.Run // runs without a result
-	left []rl.Config  // the configurations of todo
+	plan        *sweep.Plan
+	runs        []*sweep.Run
+	todo        []*sweep.Run // runs without a result
+	todoConfigs []rl.Config  // the configurations of todo
 }
 
-// open reads the sweep file at path and finds what is wrong with it before the first run.
-func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
+// open reads the sweep file at path and finds what is wrong before the first run. --plan needs no models.
+func (o sweepOptions) open(c *cobra.Command, path string) (*openedSweep, error) {
 	p, err := readPlan(path)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 	if _, err := os.Stat(filepath.Join(o.Out, "run.toml")); err == nil {
 		return nil, usagef("--out %s: it is the folder of a run, whose report.html would be replaced: name another", o.Out)
 	}
-	s := &opened{sweepOptions: o, plan: p, runs: p.Runs(o.Out)}
+	s := &openedSweep{sweepOptions: o, plan: p, runs: p.Runs(o.Out)}
 	configs, err := resolveRuns(c, p, s.runs, o.Set, o.Jobs)
 	if err != nil || o.List {
 		return s, err
@@ -106,8 +106,9 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 	return s, s.checkModels(c)
 }
 
-// keepUndone sets todo to the runs without a result; configs are the configurations of the runs.
-func (s *opened) keepUndone(configs []rl.Config) error {
+// keepUndone sets todo to those of runs that have no result, and todoConfigs to theirs among configs, which belong to
+// runs. It is an error if a run has a result of other settings.
+func (s *openedSweep) keepUndone(configs []rl.Config) error {
 	for i, r := range s.runs {
 		done, err := r.Done(completeConfig)
 		if _, conflict := errors.AsType[*sweep.ConflictError](err); conflict {
@@ -117,17 +118,16 @@ func (s *opened) keepUndone(configs []rl.Config) error {
 			return err
 		}
 		if !done {
-			s.todo, s.left = append(s.todo, r), append(s.left, configs[i])
+			s.todo, s.todoConfigs = append(s.todo, r), append(s.todoConfigs, configs[i])
 		}
 	}
 	return nil
 }
 
-// checkModels returns an error if a model from which runs begin, or a reference model,
-// does not exist: every run would fail.
-func (s *opened) checkModels(c *cobra.Command) error {
-	seen := map[string]bool{"": true}
-	for i, x := range s.left {
+// checkModels returns an error if a model or a reference model of the runs does not exist: they would fail.
+func (s *openedSweep) checkModels(c *cobra.Command) error {
+	seen := map[string]bool{"": true} // most runs have no reference model
+	for i, x := range s.todoConfigs {
 		for _, name := range []string{x.Model.Path, x.Model.Reference} {
 			if seen[name] {
 				continue
@@ -148,15 +148,15 @@ func (s *opened) checkModels(c *cobra.Command) error {
 	return nil
 }
 
-// run trains the runs that are left and prints the results of all; with --list it prints the runs alone.
-func (s *opened) run(c *cobra.Command) error {
+// run trains the runs that are left and prints the results of all; with --plan it only prints the runs.
+func (s *openedSweep) run(c *cobra.Command) error {
 	if s.List {
 		for _, r := range s.runs {
 			fmt.Fprintf(c.OutOrStdout(), "%s\tseed %d\t%s\n", r.Variant, r.Seed, r.Dir)
 		}
 		return nil
 	}
-	if err := runSweep(c, s.todo, s.left, s.Jobs); err != nil {
+	if err := runSweep(c, s.todo, s.todoConfigs, s.Jobs); err != nil {
 		return err
 	}
 	return printSweep(c, s.plan, s.runs, s.sweepOptions)
@@ -174,14 +174,14 @@ func readPlan(path string) (*sweep.Plan, error) {
 	return nil, usageError{err}
 }
 
-// resolveRuns makes the configuration of every run, so that a wrong one is
-// reported before the first run begins.
+// resolveRuns returns the configuration of every run, which it also writes into run.Config as a run file, so that a
+// wrong one is reported before the first run begins. sets are those of --set. Jobs at a time share the cores.
 func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []string, jobs int) ([]rl.Config, error) {
 	var configs []rl.Config
 	for _, run := range runs {
-		s := newChoice(asDefault)
-		s.all = true
-		s.file, s.sets = p.Base, append(slices.Clone(sets), run.Settings...)
+		s := newSettings(asDefault)
+		s.allEffective = true // as in train
+		s.runFile, s.sets = p.Base, append(slices.Clone(sets), run.Settings...)
 		r, err := s.resolve(c, s.embeddedRun)
 		if err == nil {
 			err = r.validate()
@@ -205,7 +205,7 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int
 	if len(runs) == 0 {
 		return nil
 	}
-	ctx, stopped, stop := cli.CatchSignals(c.Context())
+	ctx, caughtSignal, stop := cli.CatchSignals(c.Context())
 	defer stop()
 	// Fetch the library once, before the runs ask for it at the same time.
 	config := configs[0]
@@ -223,14 +223,14 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "sweep", "runs", int64(len(runs)))
 	defer bar.Finish()
 	sweep.TrainAll(ctx, runs, jobs, func() { bar.Add(1) })
-	if s := stopped(); s != nil {
-		return cli.Interrupted{Signal: s, Next: "to continue with the runs that are left, give the same command again"}
+	if caught := caughtSignal(); caught != nil {
+		return cli.Interrupted{Signal: caught, Next: "to continue with the runs that are left, give the same command again"}
 	}
 	return ctx.Err()
 }
 
-// shareBases reads each model to which several parallel runs train adapters once for all
-// of them. unshare closes the models.
+// shareBases reads each model to which several parallel runs train adapters once for all of them, and notes its file
+// in these runs. unshare closes the files. Where the system cannot share memory, each run reads its own model.
 func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int) (unshare func(), err error) {
 	bases := map[[2]string]*os.File{}
 	unshare = func() {
@@ -240,14 +240,15 @@ func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs i
 	}
 	count := map[[2]string]int{}
 	key := func(x rl.Config) [2]string { return [2]string{x.Model.Path, x.LoRA.BaseDType} }
+	canShare := func(x rl.Config) bool { return x.LoRA.On && x.Runtime.Device == "cpu" }
 	for _, x := range configs {
-		if x.LoRA.On && x.Runtime.Device == "cpu" {
+		if canShare(x) {
 			count[key(x)]++
 		}
 	}
 	for i, x := range configs {
 		k := key(x)
-		if jobs == 1 || count[k] < 2 || !x.LoRA.On || x.Runtime.Device != "cpu" {
+		if jobs == 1 || count[k] < 2 || !canShare(x) {
 			continue
 		}
 		if bases[k] == nil {
@@ -255,12 +256,11 @@ func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs i
 			if dir, err = newestModel(c, x.Model.Path); err == nil {
 				bases[k], err = policy.ShareBase(dir, x.LoRA.BaseDType, x.Model.Path)
 			}
-			if errors.Is(err, errors.ErrUnsupported) {
-				delete(bases, k)
-				return unshare, nil // then each run reads its own
-			}
 			if err != nil {
-				delete(bases, k)
+				delete(bases, k) // it has no file to close
+				if errors.Is(err, errors.ErrUnsupported) {
+					return unshare, nil // then each run reads its own
+				}
 				unshare()
 				return nil, err
 			}
@@ -271,8 +271,7 @@ func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs i
 	return unshare, nil
 }
 
-// completeConfig returns the run file at path with every key, so that it can be
-// compared with that of another run.
+// completeConfig returns the run file at path, whose text is given, with every key, so that it can be compared.
 func completeConfig(path string, text []byte) ([]byte, error) {
 	run, err := settings.File(path, text)
 	if err != nil {
@@ -285,8 +284,8 @@ func completeConfig(path string, text []byte) ([]byte, error) {
 	return encodeConfig(&r.Config)
 }
 
-// printSweep writes report.html into the folder of the runs, updates the page if
-// one is named, and prints the tables. The errors of runs that failed come last.
+// printSweep writes report.html into the folder of the runs, updates the page of --update, and prints the tables. The
+// errors of runs that failed come last; if all failed, there is nothing else.
 func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, o sweepOptions) error {
 	var failures []error
 	for _, r := range runs {

@@ -19,11 +19,11 @@ import (
 
 func newTokenize() *cobra.Command {
 	var o tokenizeOptions
-	s := newChoice(func(config *rl.Config) { config.Model.Template = "no" }) // a text is encoded as it is
-	c := newCommand("tokenize", &o, s.run(func(c *cobra.Command, args []string, r *resolved) error { return o.run(c, args, r) }))
-	s.needs = []string{"model.path"}
-	s.register(c, "model.path", "model.template", "model.system", "model.template_args")
-	s.shorten(c, "chat", "model.template", "chat", "render conversations with the tokenizer's chat template")
+	s := newSettings(func(config *rl.Config) { config.Model.Template = "no" }) // a text is encoded as it is
+	c := newCommand("tokenize", &o, s.withResolved(func(c *cobra.Command, args []string, r *resolved) error { return o.run(c, args, r) }))
+	s.required = []string{"model.path"}
+	s.addRunFlags(c, "model.path", "model.template", "model.system", "model.template_args")
+	s.addShortcut(c, "chat", "model.template", "chat", "render conversations with the tokenizer's chat template")
 	c.MarkFlagsMutuallyExclusive("decode", "chat", "template")
 	return c
 }
@@ -34,18 +34,18 @@ type tokenizeOptions struct {
 	SkipSpecial bool `help:"with --decode: leave special tokens out"`
 }
 
-// run turns lines of texts or chats into ids, or with --decode ids into texts.
+// run turns lines of texts or, with --chat, conversations into ids, or with --decode lines of ids into texts.
 func (o tokenizeOptions) run(c *cobra.Command, args []string, r *resolved) error {
-	chats, _ := c.Flags().GetBool("chat")
+	chats, _ := c.Flags().GetBool("chat") // an error would mean that there is no such flag
 	switch {
 	case o.SkipSpecial && !o.Decode:
 		return usagef("--skip-special goes with --decode")
 	case chats && r.Model.System != "":
 		return usagef("--system goes with --template chat")
 	}
-	var around *tokenize.Template
+	var template *tokenize.Template // nil to encode texts as they are
 	if r.Stated("model.template") {
-		around = &r.prompt
+		template = &r.prompt
 	}
 	folder, err := tokenizerFolder(c, r.Model.Path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string, r *resolved) error
 	if err != nil {
 		return err
 	}
-	if around != nil && around.Chat {
+	if template != nil && template.Chat {
 		if err := t.CheckChat(); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string, r *resolved) error
 		}
 		return turnLines(c, args, func(row chatRow) (any, error) { return row.encode(t, given) })
 	}
-	return turnLines(c, args, func(row textRow) (any, error) { return row.encode(t, around) })
+	return turnLines(c, args, func(row textRow) (any, error) { return row.encode(t, template) })
 }
 
 // inputName returns the file to read: the only argument, or "-" for stdin.
@@ -90,8 +90,7 @@ type tokenized struct {
 	IDs  []int32 `json:"ids"`
 }
 
-// withInput opens the input that the arguments name, calls do with it and with what messages
-// call it, and closes it.
+// withInput opens the input that the arguments name, calls do with it and with what messages call it, and closes it.
 func withInput(c *cobra.Command, args []string, do func(in io.Reader, name string) error) error {
 	if f := c.Flags().Lookup("config"); f != nil && f.Value.String() == "-" && inputName(args) == "-" {
 		return usagef("--config - and the input cannot both be stdin: name a file for one of them")
@@ -104,8 +103,8 @@ func withInput(c *cobra.Command, args []string, do func(in io.Reader, name strin
 	return do(in, name)
 }
 
-// turnLines converts each row into a line of output. A row that cannot be converted
-// becomes a line with its error; the first of these errors is returned at the end.
+// turnLines prints, for each row of the input, what turn makes of it. A row that cannot be converted becomes a line
+// with its error; the first of these errors is returned at the end.
 func turnLines[Row any](c *cobra.Command, args []string, turn func(Row) (any, error)) error {
 	return withInput(c, args, func(in io.Reader, name string) error {
 		out := cli.Answers{Name: name, Out: c.OutOrStdout()}
@@ -127,16 +126,16 @@ type textRow struct {
 	Text *string `json:"text"`
 }
 
-// encode returns the ids of the row's text or, in a template, of the prompt that has it, with the prompt's
-// text.
-func (row textRow) encode(t *tokenize.Tokenizer, around *tokenize.Template) (any, error) {
+// encode returns the ids of the row's text or, unless template is nil, of the prompt that it makes of the text, with
+// the text of this prompt. A text that the tokenizer cannot encode is an error.
+func (row textRow) encode(t *tokenize.Tokenizer, template *tokenize.Template) (any, error) {
 	if row.Text == nil {
 		return nil, errMissing("text")
 	}
-	if around == nil {
+	if template == nil {
 		return tokenized{IDs: t.Encode(*row.Text)}, t.Check(*row.Text)
 	}
-	text, ids, err := t.Prompt(*around, *row.Text)
+	text, ids, err := t.Prompt(*template, *row.Text)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +163,8 @@ type chatRow struct {
 	Messages *[]tokenize.Message `json:"messages"`
 }
 
-// encode renders a conversation. given are arguments of the template for all rows.
+// encode renders a conversation with the chat template, and returns its text and ids. given are arguments of the
+// template that hold for rows that do not state them.
 func (row chatRow) encode(t *tokenize.Tokenizer, given tokenize.TemplateArgs) (any, error) {
 	if row.Messages == nil {
 		return nil, errMissing("messages")

@@ -27,6 +27,7 @@ import (
 	"onering/serve"
 	"onering/tokenize"
 	"onering/train"
+	"onering/train/doctor"
 	"onering/train/ranks"
 	"onering/train/rl"
 )
@@ -52,11 +53,11 @@ type trainOptions struct {
 // newTrain makes the command train.
 func newTrain() *cobra.Command {
 	o := trainOptions{runOptions: runOptions{Report: true}}
-	s := newChoice(asDefault)
-	s.all, s.opens = true, true
+	s := newSettings(asDefault)
+	s.allEffective, s.opensModel = true, true
 	c := newCommand("train", &o, func(c *cobra.Command, _ []string) error {
 		s.recipe = o.Recipe
-		r, err := s.resolveRun(c, s.given.(*rl.Config).Output.Dir, o.Resume)
+		r, err := s.resolveRun(c, s.fromFlags.(*rl.Config).Output.Dir, o.Resume)
 		if err != nil {
 			return err
 		}
@@ -77,20 +78,20 @@ func newTrain() *cobra.Command {
 			return err
 		}
 		var end rl.Summary
-		if err = takeSizes(c, t, r, o.Resume); err == nil {
+		if err = chooseSizes(c, t, r, o.Resume); err == nil {
 			end, err = trainOn(c, t, &r.Config, o)
 		}
-		err, late := apart(err)
+		err, failedPush := splitUnpushed(err)
 		if err := t.End(err); err != nil {
 			return err
 		}
-		return errors.Join(show(c, o.JSON, end, func(w io.Writer) error { return printSummary(w, end, r.Config) }), late)
+		return errors.Join(show(c, o.JSON, end, func(w io.Writer) error { return printSummary(w, end, r.Config) }), failedPush)
 	})
-	s.register(c, "model.path", "model.template", "data.train", "data.prompt", "data.answer", "objective.name=objective",
+	s.addRunFlags(c, "model.path", "model.template", "data.train", "data.prompt", "data.answer", "objective.name=objective",
 		"optimizer.learning_rate=lr", "output.dir", "lora.on")
 	c.Args = cobra.ArbitraryArgs
-	s.other = append(s.other, func() settings.Source {
-		if o.Serve != "" {
+	s.moreSources = append(s.moreSources, func() settings.Source {
+		if o.Serve != "" { // --serve is also short for the environment that programs play
 			return settings.Source{settings.State("environment.name", "serve", "program")}
 		}
 		return nil
@@ -102,46 +103,46 @@ func newTrain() *cobra.Command {
 	return c
 }
 
-// resolveRun resolves the configuration of a run and chooses its folder. The template is that of
-// the run that made the model unless one is stated. To resume without --config it reads the
-// run.toml in the folder.
-func (s *choice) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
-	if err := s.take(c); err != nil {
+// resolveRun resolves the settings of train and chooses the run folder; out is that of --out. Below what the user
+// states lie, for a new run, the run that made the model, such as its template, and below that embeddedRun; for a
+// resumed run the sizes in its run.toml, which without --config is the run file, too.
+func (s *commandSettings) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
+	if err := s.sortArguments(c); err != nil {
 		return nil, err
 	}
-	base := func(others ...settings.Source) (settings.Source, error) {
+	weakest := func(others ...settings.Source) (settings.Source, error) {
 		run, err := s.embeddedRun(others...)
 		if err != nil {
 			return nil, err
 		}
-		of, _, err := s.ofRun("", others)
-		return append(run, of...), err
+		ofModel, _, err := s.settingsOfRun(asNamed, others)
+		return append(run, ofModel...), err // what is stated twice counts as stated last
 	}
 	if resume {
-		if s.file == "" || out == "" {
+		if s.runFile == "" || out == "" { // without --out resumedFile is an error
 			var err error
-			if s.file, err = resumedFile(out, "train"); err != nil {
+			if s.runFile, err = resumedFile(out, "train"); err != nil {
 				return nil, err
 			}
 		}
-		base = func(others ...settings.Source) (settings.Source, error) { return keptSizes(out, others) }
+		weakest = func(others ...settings.Source) (settings.Source, error) { return sizesOfRun(out, others) }
 	}
-	r, err := s.resolve(c, base)
+	r, err := s.resolve(c, weakest)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkIdle(r.Resolved, resume); err != nil {
+	if err := checkIneffective(r.Resolved, resume); err != nil {
 		return nil, err
 	}
-	sayRate(r.Resolved, r.LoRA, r.Optimizer.LearningRate)
+	logAdapterRate(r.Resolved, r.LoRA, r.Optimizer.LearningRate)
 	if r.Output.Dir == "" {
 		r.Output.Dir = filepath.Join("runs", "out", r.Objective.Name+"-"+time.Now().Format("20060102-150405"))
 	}
 	return r, nil
 }
 
-// resumedFile returns the run file of a folder whose run, of the command train, sft or dpo, is
-// resumed.
+// resumedFile returns the run.toml of the folder out, whose run is to be resumed. It refuses a folder without one,
+// and a run of another command than this one: train, sft or dpo.
 func resumedFile(out, command string) (string, error) {
 	if out == "" {
 		return "", usagef("--resume needs --out, the folder of the run to continue")
@@ -152,15 +153,14 @@ func resumedFile(out, command string) (string, error) {
 	} else if info, err := os.Stat(out); err == nil && !info.IsDir() {
 		return "", usagef("there is no run to resume in %s: it is a file; name the folder that a run has written", out)
 	}
-	_, of, err := savedRun(out)
-	if err == nil && of != command {
-		err = usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, of, of, cli.ShellQuoted(out))
+	_, begunBy, err := savedRun(out)
+	if err == nil && begunBy != command {
+		err = usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, begunBy, begunBy, cli.ShellQuoted(out))
 	}
 	return file, err
 }
 
-// savedRun reads the run.toml of a run folder, and says which command wrote it: train, sft or
-// dpo.
+// savedRun reads the run.toml of a run folder, and says which command wrote it: train, sft or dpo.
 func savedRun(dir string) (run settings.Source, command string, err error) {
 	file := filepath.Join(dir, "run.toml")
 	text, err := files.ReadIn(file, largestRunFile)
@@ -181,8 +181,8 @@ func savedRun(dir string) (run settings.Source, command string, err error) {
 	return run, command, asUsage(err)
 }
 
-// savedConfig checks the settings in the run.toml of a run folder as those of a new run
-// are, and returns them if they are of onering train.
+// savedConfig checks the settings in the run.toml of a run folder as those of a new run are, and returns them; nil
+// without an error if they are right, but of sft or dpo.
 func savedConfig(dir string) (*resolved, error) {
 	run, command, err := savedRun(dir)
 	if err != nil {
@@ -206,15 +206,15 @@ func savedConfig(dir string) (*resolved, error) {
 // defaultName is the name of the embedded run file in messages.
 const defaultName = "onering's default.toml"
 
-// embeddedRun returns the layer that stands in for a run file that is not given: the
-// embedded run, overridden by the environment and flags. If a model or data is named, the
-// defaults of docs/settings.md apply instead, since the embedded run's lengths and
-// learning rate suit only its tiny model. A model without data learns the embedded task.
-func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error) {
+// embeddedRun returns the settings that stand in for a run file: those of --recipe small, or without a recipe the
+// embedded run, none beside a run file. others, which override them, decide what applies: where they name a model or
+// data of the user, the defaults of docs/settings.md do, since the embedded run's lengths and learning rate suit only
+// its tiny model. A model without data learns the embedded task.
+func (s *commandSettings) embeddedRun(others ...settings.Source) (settings.Source, error) {
 	switch {
-	case s.file != "" && s.recipe != "":
-		return nil, usagef("--recipe %s: %s is a recipe by itself; leave one of the two out", s.recipe, s.file)
-	case s.file != "" || s.recipe == "paper":
+	case s.runFile != "" && s.recipe != "":
+		return nil, usagef("--recipe %s: %s is a recipe by itself; leave one of the two out", s.recipe, s.runFile)
+	case s.runFile != "" || s.recipe == "paper":
 		return nil, nil
 	case s.recipe == "small":
 		return small()
@@ -226,36 +226,37 @@ func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error)
 		return nil, err
 	}
 	model, problems := settings.Find("model.path", others...).Value, settings.Find("data.train", others...).Value
-	if files, ok := problems.(rl.TrainFiles); ok { // of the flag
+	if files, ok := problems.(rl.TrainFiles); ok { // a flag states a value of the field's type
 		problems = files.String()
 	}
-	if settings.Find("lora.adapter", others...).Key != "" { // which has its own scale
+	if settings.Find("lora.adapter", others...).Key != "" { // an adapter that is continued has its own scale
 		run = slices.DeleteFunc(run, func(s settings.Setting) bool { return s.Section == "lora" })
 	}
-	switch own := func(name any) bool { return name != nil && name != "" && name != data.Arithmetic }; {
-	case own(model) && own(problems):
+	switch usersOwn := func(name any) bool { return name != nil && name != "" && name != data.Arithmetic }; {
+	case usersOwn(model) && usersOwn(problems):
 		return nil, nil
-	case own(model):
+	case usersOwn(model): // only the embedded task is left of the embedded run
 		return slices.DeleteFunc(run, func(s settings.Setting) bool { return s.Path() != "data.train" && s.Path() != "eval.suites" }), nil
-	case own(problems) && (model == nil || model == ""):
+	case usersOwn(problems) && (model == nil || model == ""):
 		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub "+
 			"(--set model.path=...); the embedded model can only do sums (--set model.path=%s)", data.Arithmetic)
 	}
 	return run, nil
 }
 
-// trainOn trains one configuration to its end, or until a signal.
+// trainOn trains one configuration to its end, or until a signal. A new run in one process whose rounds take minutes
+// first samples some responses, and logs what they show.
 func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions) (rl.Summary, error) {
-	var local rl.Config // the configuration with paths in place of names on a hub
-	var seconds float64 // that a round may take
-	var probe func(context.Context) (rl.Probe, error)
+	var local rl.Config                               // the configuration with paths in place of names on a hub; prepare sets it
+	var seconds float64                               // that a round may take, as prepare estimates
+	var probe func(context.Context) (rl.Probe, error) // nil for no probe; open sets it
 	return runTraining(c, t, job[rl.Summary]{
 		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: o.runOptions, profile: o.Profile,
-		show: config.Output.ShowEvery, push: config.Output.Pushing,
-		base: o.BaseFD, rounds: config.Train.Rounds,
-		prepare: func() (m trained, err error) {
+		showEvery: config.Output.ShowEvery, pushing: config.Output.Pushing,
+		baseFD: o.BaseFD, rounds: config.Train.Rounds,
+		prepare: func() (m trainedModel, err error) {
 			local, seconds, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
-			return trained{local.Model.Path, config.Model.Path, local.Model.DType, local.LoRA, local.Runtime, config.Optimizer.LearningRate, local.Train.Seed}, err
+			return modelOfRun(local, config.Model.Path), err
 		},
 		config: config,
 		open: func(s train.Setup) (trainer[rl.Summary], error) {
@@ -268,7 +269,7 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions
 			}
 			return x, err
 		},
-		before: func(ctx context.Context) error {
+		beforeRun: func(ctx context.Context) error {
 			if probe == nil {
 				return nil
 			}
@@ -284,7 +285,12 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions
 	})
 }
 
-// probeRun probes a run that is not begun.
+// modelOfRun says which model a run trains; name is that of the model in an adapter's files.
+func modelOfRun(c rl.Config, name string) trainedModel {
+	return trainedModel{c.Model.Path, name, c.Model.DType, c.LoRA, c.Runtime, c.Optimizer.LearningRate, c.Train.Seed}
+}
+
+// probeRun opens a run without beginning its folder, samples some responses, and prints what they show: for --dry-run --probe.
 func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions) error {
 	switch {
 	case t.Size() > 1 || o.Ranks > 1:
@@ -297,8 +303,7 @@ func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions)
 	setup := train.Setup{Ranks: t, Observer: &x.live, Log: slog.Default()}
 	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
 	x.closers = append(x.closers, x.live.Close)
-	m := trained{local.Model.Path, local.Model.Path, local.Model.DType, local.LoRA, local.Runtime, local.Optimizer.LearningRate, local.Train.Seed}
-	if err := x.openModel(c, t, m, &setup); err != nil {
+	if err := x.openModel(c, t, modelOfRun(local, local.Model.Path), &setup); err != nil {
 		return err
 	}
 	r, err := rl.NewOn(c.Context(), local, setup)
@@ -317,9 +322,8 @@ func probeRun(c *cobra.Command, t *ranks.Group, local rl.Config, o trainOptions)
 	return show(c, o.JSON, p, table.Write)
 }
 
-// servePrograms serves the policy to the programs that play the run's episodes, if there
-// are such programs, or in a dry run only checks whether it could. Closing the
-// environment ends the server.
+// servePrograms serves the policy to the programs that play the run's episodes, if the environment is theirs, and
+// hands the server to that environment, which ends it when it is closed. A dry run only checks whether it could.
 func servePrograms(t *ranks.Group, config rl.Config, o trainOptions) error {
 	p := config.Environment.Program()
 	if p == nil {
@@ -343,7 +347,8 @@ func servePrograms(t *ranks.Group, config rl.Config, o trainOptions) error {
 	if err != nil || o.Dry {
 		return err
 	}
-	d, err := serve.StartEpisodes(address, filepath.Base(filepath.Clean(config.Model.Path)), key, p.Command, slog.Default())
+	model := filepath.Base(filepath.Clean(config.Model.Path)) // its name in requests
+	d, err := serve.StartEpisodes(address, model, key, p.Command, slog.Default())
 	if err != nil {
 		return fmt.Errorf("--serve %s: %w", address, err)
 	}
@@ -351,9 +356,8 @@ func servePrograms(t *ranks.Group, config rl.Config, o trainOptions) error {
 	return nil
 }
 
-// checkRun checks what can be checked before ONNX Runtime is opened, and returns
-// the configuration with paths instead of names on a hub, see localConfig, and how many seconds a
-// round may take.
+// checkRun checks what can be checked before ONNX Runtime is opened. It returns the configuration with paths in place
+// of names on a hub, which it pins in config (see localConfig), and the seconds that a round may take, 0 if unknown.
 func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Config, seconds float64, err error) {
 	if local, err = localConfig(c, config); err != nil {
 		return local, 0, err
@@ -400,12 +404,7 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) error {
 		t.Add("log-probs", "rollout and training differ by %.1e at most", s.LogPGap)
 	}
 	addEnding(&t, s.Ending)
-	var sets []string
-	for _, f := range s.Diagnoses {
-		t.Add("diagnosis", "%s", f.Text)
-		sets = append(sets, f.Set)
-	}
-	return printEnd(w, t, s.Folder, append(remedied("train", s.Folder, sets), nextCommands(s, c)...))
+	return printEnd(w, t, "train", s.Folder, s.Diagnoses, nextCommands(s, c))
 }
 
 // addEnding says how train.stop_when ended the run.
@@ -418,33 +417,30 @@ func addEnding(t *cli.Table, e train.Ending) {
 	}
 }
 
-// printEnd prints the table of a run and its folder, and then the commands to type next.
-func printEnd(w io.Writer, t cli.Table, folder string, next []string) error {
-	t.Add("run folder", "%s", cli.Nearest(folder))
+// printEnd prints the table of a run of command, what is wrong with the run, and its folder, and then the commands to
+// type next: one that trains again without what is wrong, if it is known how, and those of next.
+func printEnd(w io.Writer, t cli.Table, command, folder string, wrong []doctor.Finding, next []string) error {
+	folder = cli.Nearest(folder)
+	again, sets := "onering "+command+" --config "+cli.ShellQuoted(filepath.Join(folder, "run.toml")), ""
+	for _, f := range wrong {
+		t.Add("diagnosis", "%s", f.Text)
+		if f.Set != "" { // such as train.seed=1
+			sets += " --set " + cli.ShellQuoted(f.Set)
+		}
+	}
+	if sets != "" {
+		next = append([]string{again + sets + " --out " + cli.ShellQuoted(folder+"-again")}, next...)
+	}
+	t.Add("run folder", "%s", folder)
 	failed := t.Write(w)
 	_, err := fmt.Fprintf(w, "next\n%s\n", strings.Join(next, "\n")) // each command has its own line, to be copied
 	return cmp.Or(failed, err)
 }
 
-// remedied returns the command that trains again with what was wrong in the run of a folder set to
-// another value; nil if no value is known.
-func remedied(command, folder string, sets []string) []string {
-	if sets = slices.DeleteFunc(sets, func(s string) bool { return s == "" }); len(sets) == 0 {
-		return nil
-	}
-	folder = cli.Nearest(folder)
-	line := "onering " + command + " --config " + cli.ShellQuoted(filepath.Join(folder, "run.toml"))
-	for _, set := range sets {
-		line += " --set " + cli.ShellQuoted(set)
-	}
-	return []string{line + " --out " + cli.ShellQuoted(folder+"-again")}
-}
-
-// nextCommands returns commands that show what was learned. The commands take the
-// template and other settings from the run.
+// nextCommands returns commands that show what was learned, which take the template and other settings from the run.
 func nextCommands(s rl.Summary, c rl.Config) []string {
 	model, tokenizer, suite := " --model "+cli.ShellQuoted(cli.Nearest(cmp.Or(s.Best, s.Folder))), s.Checkpoint, ""
-	if c.LoRA.On {
+	if c.LoRA.On { // a checkpoint of an adapter has no tokenizer
 		tokenizer = c.Model.Path
 	}
 	if len(c.Eval.Suites) == 0 && len(c.Data.Train) > 0 { // eval takes the suites of the run
@@ -457,21 +453,21 @@ func nextCommands(s rl.Summary, c rl.Config) []string {
 	case c.Environment.Player(nil, nil) != nil: // generate and chat play no episodes
 		return []string{"onering eval" + model + suite}
 	case c.Data.Train.Is(data.Arithmetic):
-		return []string{talk(model, false, "417+385=")}
+		return []string{askCommand(model, false, "417+385=")}
 	}
 	prompt := "What is 1+1?"
 	if c.Model.Path == data.Arithmetic { // the embedded task's vocabulary has no letters
 		prompt = "1+1="
 	}
-	next := []string{talk(model, chats, prompt)}
+	next := []string{askCommand(model, chats, prompt)}
 	if suite == "" {
 		next = append(next, "onering eval"+model)
 	}
 	return next
 }
 
-// talk returns the command that asks a model something.
-func talk(model string, chats bool, prompt string) string {
+// askCommand returns the command that asks a model something: chat, or generate with a prompt. model is its flag.
+func askCommand(model string, chats bool, prompt string) string {
 	if chats {
 		return "onering chat" + model
 	}
@@ -488,10 +484,10 @@ func canChat(dir string) bool {
 // maxRanks is more than the number of processors in any cluster on which MPI was started.
 const maxRanks = 1 << 20
 
-// dryRun prints how much memory each rank of a run needs, and returns an error if that is
-// more than there is.
+// dryRun prints how much memory each rank of a run needs, and checks on the first rank what a run checks before it
+// samples. It returns an error if the memory does not suffice or a check fails. --ranks plans for so many ranks.
 func dryRun(c *cobra.Command, r *resolved, o trainOptions) error {
-	planned := o.Ranks
+	planned := o.Ranks // 0 without --ranks
 	if c.Flags().Changed("ranks") && (planned < 1 || planned > maxRanks) {
 		return usagef("--ranks %d: must be in [1, %d]", planned, maxRanks)
 	}
@@ -515,13 +511,14 @@ func dryRun(c *cobra.Command, r *resolved, o trainOptions) error {
 	return t.End(err)
 }
 
-// preflight checks what a run checks before it samples, but for what needs ONNX Runtime.
+// preflight checks what a run checks before it samples, but for what needs ONNX Runtime: the folder, the model, the
+// data, the programs. With --probe it then opens the model and samples some responses, too.
 func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Split, o trainOptions) (err error) {
 	if !o.Resume {
 		err = checkVacant(config.Output.Dir, toContinue)
 	}
-	local, _, failed := checkRun(c, &config, split)
-	if err := errors.Join(err, failed, servePrograms(t, config, o), checkSink(config.Output.Sink)); err != nil {
+	local, _, wrongRun := checkRun(c, &config, split)
+	if err := errors.Join(err, wrongRun, servePrograms(t, config, o), checkSink(config.Output.Sink)); err != nil {
 		return err
 	}
 	template, _ := local.Model.PromptTemplate() // which is valid
@@ -539,24 +536,25 @@ func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Spli
 	return probeRun(c, t, local, o)
 }
 
-// isOpen says whether no source sets a key.
-func (r *resolved) isOpen(key string) bool { return !r.Stated(key) }
+// isUnset says whether no source states a setting, so that the program may choose it.
+func (r *resolved) isUnset(path string) bool { return !r.Stated(path) }
 
-// takeSizes sets the open sizes of a run by the free memory of its GPU, equally on all
-// ranks, and prints them. A resumed run keeps those that its folder states.
-func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error {
+// chooseSizes fits the recipe small to the machine, if that is the recipe. On a GPU it then sets the sizes that
+// nothing states (rl.SizeKeys) by the GPU's free memory, equally on all ranks, and logs the plan. A resumed run has
+// its own.
+func chooseSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error {
 	split := rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}
 	if err := r.fitRecipe(c, split); err != nil || r.Runtime.Device == "cpu" {
 		return err
 	}
-	open := func(key string) bool { return !resume && r.isOpen(key) }
+	mayChoose := func(key string) bool { return !resume && r.isUnset(key) }
 	plans, err := ranks.FromFirst(t, func() ([]rl.Plan, error) {
 		config := r.Config
 		t.Place(&config.Runtime.Device, &config.Runtime.Threads)
-		e, _, err := estimate(c, &config, split, open, false)
+		e, _, err := estimate(c, &config, split, mayChoose, thisCard)
 		return e.Plans, err
 	})
-	if len(plans) > 0 && err == nil {
+	if len(plans) > 0 && err == nil { // the first plan is that of this GPU
 		plans[0].Apply(&r.Config)
 		level := slog.LevelInfo
 		if !plans[0].Fits {
@@ -567,9 +565,9 @@ func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error
 	return err
 }
 
-// keptSizes returns the SizeKeys that the run in a folder states, for resuming it on a
-// GPU with a run file that leaves them open.
-func keptSizes(dir string, others []settings.Source) (run settings.Source, err error) {
+// sizesOfRun returns the settings of rl.SizeKeys that the run.toml in a folder states, for resuming the run on a GPU
+// with a run file that leaves them open; nothing on the CPU.
+func sizesOfRun(dir string, others []settings.Source) (run settings.Source, err error) {
 	file, device := filepath.Join(dir, "run.toml"), settings.Find("runtime.device", others...).Value
 	if _, failed := os.Stat(file); failed != nil || device == nil || device == "cpu" {
 		return nil, nil // the trainer reports a missing folder
@@ -578,11 +576,10 @@ func keptSizes(dir string, others []settings.Source) (run settings.Source, err e
 	return slices.DeleteFunc(run, func(s settings.Setting) bool { return !slices.Contains(rl.SizeKeys, s.Path()) }), err
 }
 
-// printEstimate prints how much memory a run needs, and returns an error if that is more
-// than there is.
+// printEstimate prints how much memory a run needs, here and on other GPUs; more than there is here is an error.
 func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) error {
 	config := r.Config
-	e, model, err := estimate(c, &config, split, r.isOpen, true)
+	e, model, err := estimate(c, &config, split, r.isUnset, allCards)
 	if err != nil {
 		return err
 	}
@@ -596,8 +593,8 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 	return e.Check(config, model)
 }
 
-// foreseen returns a configuration in which the device that the run will use replaces auto, and what
-// localConfig makes of it, with the model.
+// foreseen returns config with the device that the run will use in place of auto (own), that with paths in place of
+// names on a hub (local), and the model's shape. It reads no weights.
 func foreseen(c *cobra.Command, config rl.Config) (own, local rl.Config, model models.Model, err error) {
 	if config.Runtime.Device, err = foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType); err == nil {
 		local, err = localConfig(c, &config)
@@ -608,30 +605,37 @@ func foreseen(c *cobra.Command, config rl.Config) (own, local rl.Config, model m
 	return config, local, model, err
 }
 
-// estimate computes how much memory a run needs. It sets config to the foreseen configuration
-// with the open sizes chosen, and states how the run goes on GPUs (see rl.Config.Choose).
-func estimate(c *cobra.Command, config *rl.Config, split rl.Split, open func(key string) bool, all bool) (e rl.MemoryEstimate, model models.Model, err error) {
-	copied, local, model, err := foreseen(c, *config)
-	config.Runtime.Device = copied.Runtime.Device
+// For which cards estimate makes plans.
+const (
+	thisCard = false // this machine's GPU
+	allCards = true
+)
+
+// estimate computes how much memory a run needs, for the device that it will use, which it sets in config. On a GPU
+// it also plans how the run goes there (e.Plans; see rl.Config.Choose) and counts with the first plan's values of
+// those sizes that mayChoose allows; it plans nothing if mayChoose is nil.
+func estimate(c *cobra.Command, config *rl.Config, split rl.Split, mayChoose func(key string) bool, cards bool) (e rl.MemoryEstimate, model models.Model, err error) {
+	planned, local, model, err := foreseen(c, *config)
+	config.Runtime.Device = planned.Runtime.Device
 	if err != nil {
 		return e, model, err
 	}
-	copied.Model.Reference, copied.Stream = local.Model.Reference, local.Stream
+	planned.Model.Reference, planned.Stream = local.Model.Reference, local.Stream
 	var plans []rl.Plan
-	if open != nil {
-		if plans, err = copied.Choose(model, split, open, all); err != nil {
+	if mayChoose != nil {
+		if plans, err = planned.Choose(model, split, mayChoose, cards); err != nil {
 			return e, model, err
 		}
 	}
-	e, err = copied.EstimateMemory(model, split)
+	e, err = planned.EstimateMemory(model, split)
 	e.Plans = plans
 	return e, model, err
 }
 
-// checkMemory refuses a run that cannot fit, and warns of one that may not fit. It says how long a
-// long round takes.
+// checkMemory refuses a run that cannot fit into memory, and warns of one that may not fit. It returns how many
+// seconds a round takes, 0 if that is unknown, and logs it if it is long.
 func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) (seconds float64, err error) {
-	e, model, err := estimate(c, &config, split, nil, false)
+	e, model, err := estimate(c, &config, split, nil, thisCard)
 	if err != nil {
 		return 0, err
 	}

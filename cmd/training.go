@@ -37,23 +37,22 @@ type runOptions struct {
 	Report     bool   `help:"keep report.html and tensorboard/ in the run folder up to date"`
 }
 
-// A job is what train and sft hand to runTraining; S is the type of a run's summary.
+// A job is what train, sft and dpo hand to runTraining; S is the type of a run's summary.
 type job[S any] struct {
 	runOptions
-	command string  // the command that continues the run
-	dir     *string // the run folder
-	sink    []string
-	show    int           // rounds between two responses that are shown; 0 shows none
-	push    train.Pushing // where checkpoints go
-	profile string        // the folder of --profile
-	base    int           // the descriptor of --base-fd; 0 without it
-	rounds  int           // the number of rounds; 0 if the run has none
-	// prepare checks and reads what the run needs before ONNX Runtime is opened, and says which model
-	// is trained.
-	prepare func() (trained, error)
-	config  any // the configuration that run.toml states
-	open    func(s train.Setup) (trainer[S], error)
-	before  func(ctx context.Context) error // what comes before the run; may be nil
+	command   string        // the command that continues the run
+	dir       *string       // the run folder; runTraining sets it to that of the first rank
+	sink      []string      // output.sink: a program that receives the figures of the run
+	showEvery int           // rounds between two responses that are shown; 0 shows none
+	pushing   train.Pushing // where checkpoints go
+	profile   string        // the folder of --profile
+	baseFD    int           // the descriptor of --base-fd; 0 without it
+	rounds    int           // the number of rounds; 0 if the run has none
+	// prepare checks and reads what the run needs before ONNX Runtime is opened, and says which model is trained.
+	prepare   func() (trainedModel, error)
+	config    any                                   // the configuration that run.toml states, as prepare leaves it
+	open      func(train.Setup) (trainer[S], error) // opens the run itself, with the model in the Setup
+	beforeRun func(ctx context.Context) error       // comes between open and the run; may be nil
 }
 
 // A trainer is an opened run.
@@ -62,27 +61,28 @@ type trainer[S any] interface {
 	Close()
 }
 
-// trained says which model a run trains: its folder, and its name in the adapter's files.
-type trained struct {
-	path, name, dtype string
+// trainedModel says which model a run trains, and how it is opened.
+type trainedModel struct {
+	path, name, dtype string // its folder, its name in the adapter's files, and model.dtype
 	lora              train.LoRAConfig
-	where             policy.RuntimeConfig
-	rate              float64
-	seed              int64
+	runtime           policy.RuntimeConfig
+	rate              float64 // the learning rate, for messages
+	seed              int64   // of a new adapter's weights
 }
 
 // A training is a run that is about to begin, with everything that it needs.
 type training[S any] struct {
 	job[S]
-	ctx     context.Context
-	caught  func() os.Signal
-	trainer trainer[S]
-	live    report.Live
-	pusher  *train.Pusher // nil if no checkpoint is pushed
-	closers []func()
+	ctx          context.Context
+	caughtSignal func() os.Signal
+	trainer      trainer[S]
+	live         report.Live
+	pusher       *train.Pusher // nil if no checkpoint is pushed
+	closers      []func()
 }
 
-// runTraining carries out a job until its end or a signal.
+// runTraining carries out a job on all ranks until its end or a signal: it opens everything, trains, and shows and
+// pushes the result on the first rank. After a signal its error is a cli.Interrupted that says how to continue.
 func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err error) {
 	if *j.dir, err = ranks.Tell(t, *j.dir); err != nil { // the first rank's name counts, as a new name contains the time
 		return end, err
@@ -92,8 +92,8 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 	if err := t.InTurn(func() error { return x.start(c, t) }); err != nil {
 		return end, err
 	}
-	if j.before != nil {
-		err = j.before(x.ctx)
+	if j.beforeRun != nil {
+		err = j.beforeRun(x.ctx)
 	}
 	if err == nil {
 		end, err = x.trainer.Run(x.ctx, j.Resume)
@@ -104,16 +104,16 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 			err = finishPushing(x.pusher, *j.dir)
 		}
 	}
-	s := x.caught()
-	if launcher, _ := ranks.Launcher(); s == nil && launcher != "" {
-		s = syscall.SIGTERM // the signal came to another rank
+	caught := x.caughtSignal()
+	if launcher, _ := ranks.Launcher(); caught == nil && launcher != "" {
+		caught = syscall.SIGTERM // if the run was canceled, the signal came to another rank
 	}
-	if s != nil && errors.Is(err, context.Canceled) {
+	if caught != nil && errors.Is(err, context.Canceled) {
 		next := "to continue from the last checkpoint: "
 		if saved, _ := os.ReadDir(filepath.Join(*j.dir, "checkpoints")); len(saved) == 0 {
 			next = "there is no checkpoint yet, and what the first round had sampled is lost; to begin again with the same settings: "
 		}
-		return end, cli.Interrupted{Signal: s, Next: next + "onering " + j.command + " --resume --out " + cli.ShellQuoted(cli.Nearest(*j.dir))}
+		return end, cli.Interrupted{Signal: caught, Next: next + "onering " + j.command + " --resume --out " + cli.ShellQuoted(cli.Nearest(*j.dir))}
 	}
 	return end, err
 }
@@ -125,7 +125,8 @@ func (x *training[S]) close() {
 	}
 }
 
-// start opens everything that the run needs, and begins its folder on the first rank.
+// start opens everything that the run needs, and on the first rank begins its folder: at once for a new run, and for
+// a resumed one when its folder is found to belong to it.
 func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 	if t.First() && !x.Resume {
 		if err := checkVacant(*x.dir, toContinue); err != nil {
@@ -137,25 +138,26 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 		return err
 	}
 	var stop func()
-	x.ctx, x.caught, stop = cli.CatchSignals(c.Context())
+	x.ctx, x.caughtSignal, stop = cli.CatchSignals(c.Context())
 	x.closers = append(x.closers, stop)
 	s := train.Setup{Ranks: t, Observer: &x.live}
 	if t.First() {
 		options, _ := hubOptions(c)
-		if x.pusher, err = newPusher(x.ctx, x.push, options); err != nil {
+		if x.pusher, err = newPusher(x.ctx, x.pushing, options); err != nil {
 			return err
 		}
 		if x.pusher != nil {
 			s.Follower = x.pusher
 		}
 	}
-	if change, ok := c.Context().Value(setupKey{}).(func(*train.Setup)); ok {
+	if change, ok := c.Context().Value(setupKey{}).(func(*train.Setup)); ok { // from replayStep
 		change(&s)
 	}
 	if err := x.openModel(c, t, model, &s); err != nil {
 		return err
 	}
-	begin := func() error { return nil }
+	nothing := func() error { return nil }
+	begin := nothing
 	if t.First() {
 		// Opening the trainer finds all errors before the folder is made.
 		if err := x.observe(c); err != nil {
@@ -164,7 +166,7 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 		begin = x.begin
 	}
 	if x.Resume {
-		s.Resumed, begin = begin, func() error { return nil } // until the run is resumed, its folder keeps its own run.toml
+		s.Resumed, begin = begin, nothing // until the run is resumed, its folder keeps its own run.toml
 	}
 	s.Log = slog.Default()
 	if x.trainer, err = x.open(s); err != nil {
@@ -174,15 +176,15 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 	return begin()
 }
 
-// openModel opens ONNX Runtime and the model that is trained.
-func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, m trained, s *train.Setup) error {
+// openModel opens ONNX Runtime, with --profile traced, and the model that is trained, for s. x.close closes them.
+func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, m trainedModel, s *train.Setup) error {
 	profile, endProfile, err := startProfile(c, x.profile)
 	if err != nil {
 		return err
 	}
 	x.closers = append(x.closers, endProfile)
-	t.Place(&m.where.Device, &m.where.Threads)
-	options := m.where.Options()
+	t.Place(&m.runtime.Device, &m.runtime.Threads)
+	options := m.runtime.Options()
 	options.Profile = profile
 	env, err := openRuntime(c, options, m.dtype)
 	if err != nil {
@@ -194,8 +196,8 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, m trained, s *
 		}
 	})
 	var base *os.File
-	if x.base > 2 {
-		base = os.NewFile(uintptr(x.base), "shared base")
+	if x.baseFD > 2 { // 0 to 2 are the standard streams
+		base = os.NewFile(uintptr(x.baseFD), "shared base")
 	}
 	if s.Policy, err = train.OpenPolicy(env, m.path, m.dtype, m.lora, m.name, m.seed, base); err != nil {
 		return err
@@ -205,12 +207,12 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, m trained, s *
 	return nil
 }
 
-// observe opens the observers that the flags ask for: the terminal and log.txt, the
-// report and the status. begin adds the program of output.sink.
+// observe opens the observers that the flags ask for: the terminal and log.txt, the report and the status server. It
+// checks the program of output.sink, which begin starts.
 func (x *training[S]) observe(c *cobra.Command) error {
 	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
 	x.closers = append(x.closers, x.live.Close)
-	x.live.ShowSamples(x.show)
+	x.live.ShowSamples(x.showEvery)
 	if x.Report {
 		x.live.KeepPage(*x.dir)
 	}
@@ -239,7 +241,7 @@ func checkSink(sink []string) error {
 	return nil
 }
 
-// begin writes the first files of a run folder, and starts the observers.
+// begin makes the run folder, writes run.toml into it, and starts the observers that write there.
 func (x *training[S]) begin() error {
 	dir := *x.dir
 	text, err := encodeConfig(x.config)
@@ -255,8 +257,7 @@ func (x *training[S]) begin() error {
 	return x.live.Start(dir, x.sink, text)
 }
 
-// baseFlag is the hidden flag with which sweep passes the weights of a model to runs that
-// train adapters to it.
+// baseFlag is the hidden flag with which sweep passes the weights of a model to runs that train adapters to it.
 const baseFlag = "base-fd"
 
 // announceAdapter logs which adapter is trained beside a model, if one is.
@@ -270,7 +271,7 @@ func announceAdapter(policy *policy.Policy, rate float64) {
 // toContinue is what to do where the folder of a new run is not empty.
 const toContinue = "continue the run in it with --resume, or choose another folder with --out"
 
-// checkVacant returns an error if dir exists and is not empty.
+// checkVacant returns an error if dir exists and is not empty. remedy says in the error what to do then.
 func checkVacant(dir, remedy string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -284,9 +285,8 @@ func checkVacant(dir, remedy string) error {
 	return nil
 }
 
-// startProfile begins a CPU profile in the folder of --profile. It returns the
-// prefix of the files for ONNX Runtime's traces, and a function that ends the
-// profile. Without the flag the prefix is empty and the function does nothing.
+// startProfile begins a CPU profile in the folder of --profile. It returns the prefix of the files for ONNX Runtime's
+// traces, and a function that ends the profile. Where dir is "", without the flag, both are empty.
 func startProfile(c *cobra.Command, dir string) (prefix string, stop func(), err error) {
 	if dir == "" {
 		return "", func() {}, nil
@@ -321,7 +321,7 @@ const smallName = "the recipe small"
 // small returns the settings of the recipe small.
 func small() (settings.Source, error) { return settings.File(smallName, runs.Small) }
 
-// fitRecipe fits what the recipe small states, if that is the recipe, to this machine.
+// fitRecipe fits the sizes that the recipe small states and the user does not to this machine, and logs them.
 func (r *resolved) fitRecipe(c *cobra.Command, split rl.Split) error {
 	if r.recipe != "small" {
 		return nil
@@ -330,41 +330,41 @@ func (r *resolved) fitRecipe(c *cobra.Command, split rl.Split) error {
 	if err != nil {
 		return err
 	}
-	device := r.Runtime.Device
-	r.Runtime.Device = config.Runtime.Device
+	stated := r.Runtime.Device
+	r.Runtime.Device = config.Runtime.Device // Fit has to know the device, and run.toml states auto
 	set, err := r.Config.Fit(model, split, func(key string) bool {
-		place := r.Decided(key).Place
+		place := r.Decided(key).Place // of the source that states the setting; "" if none does
 		return place == "" || strings.HasPrefix(place, smallName)
 	})
-	r.Runtime.Device = device
+	r.Runtime.Device = stated
 	if len(set) > 0 {
 		slog.Info(smallName+" is fitted to this machine", "settings", strings.Join(set, ", "))
 	}
 	return err
 }
 
-// longRound is the number of seconds from which on it is said how long a round takes.
+// longRound is how many seconds a round takes at least for which it is said how long it takes.
 const longRound = 120
 
-// sayTime says how long a round and the run will take here where that is long, or where the sizes
-// are those of the paper, and which recipe is meant for this machine.
+// sayTime logs how long a round and the run will take here if seconds, those of a round, are many or the sizes are
+// those of the paper, and whether --recipe small would be much faster. 0 seconds are unknown.
 func sayTime(config rl.Config, model models.Model, split rl.Split, seconds float64) {
-	usual := rl.Default()
-	paper := config.Rollout.PromptsPerRound >= usual.Rollout.PromptsPerRound && config.Rollout.MaxNewTokens >= usual.Rollout.MaxNewTokens
-	if seconds == 0 || seconds < longRound && !paper {
+	paper := rl.Default().Rollout
+	ofPaper := config.Rollout.PromptsPerRound >= paper.PromptsPerRound && config.Rollout.MaxNewTokens >= paper.MaxNewTokens
+	if seconds == 0 || seconds < longRound && !ofPaper {
 		return
 	}
 	text := fmt.Sprintf("a round is %s: about %s here, and the %d rounds of the run about %s", sizes(config), metrics.About(seconds),
 		config.Train.Rounds, metrics.About(seconds*float64(config.Train.Rounds)))
-	if states, err := small(); err == nil {
-		less := config
-		other := func(s settings.Setting) bool { return s.Section != "rollout" && s.Section != "train" }
-		_, err = settings.Resolve(&less, settings.Command{}, slices.DeleteFunc(states, other))
+	if recipe, err := small(); err == nil {
+		less := config // with the sizes of the recipe, fitted to this machine
+		noSize := func(s settings.Setting) bool { return s.Section != "rollout" && s.Section != "train" }
+		_, err = settings.Resolve(&less, settings.Command{}, slices.DeleteFunc(recipe, noSize))
 		if err == nil {
 			_, err = less.Fit(model, split, func(string) bool { return true })
 		}
-		if took := less.RoundSeconds(model, split, nil); err == nil && took < seconds/2 {
-			text += fmt.Sprintf("; --recipe small is meant for such a machine: %s, about %s a round", sizes(less), metrics.About(took))
+		if lessTime := less.RoundSeconds(model, split, nil); err == nil && lessTime < seconds/2 {
+			text += fmt.Sprintf("; --recipe small is meant for such a machine: %s, about %s a round", sizes(less), metrics.About(lessTime))
 		}
 	}
 	slog.Info(text)

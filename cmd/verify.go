@@ -73,8 +73,7 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 	})
 }
 
-// describeVerdict writes a verdict for people: right or wrong and why, then gold and
-// answer, each with its parse tree.
+// describeVerdict writes a verdict for people about a line: right or wrong and why, gold and answer with their trees.
 func describeVerdict(w io.Writer, number int, e verifier.Explanation) error {
 	verdict := "wrong"
 	switch {
