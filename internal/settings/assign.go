@@ -9,10 +9,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// assign stores the value of s in a field. The error says which values the key takes, of which
-// choices may be a list, without naming the place.
+// assign stores the value of s in a field, or leaves the field unchanged. The error says which values the key takes,
+// of which choices may be a list, without naming the place.
 func (s Setting) assign(into reflect.Value, choices ...string) error {
-	if s.flag != "" {
+	if s.flag != "" { // the value has the field's type
 		into.Set(reflect.ValueOf(s.Value))
 		return nil
 	}
@@ -30,7 +30,7 @@ func (s Setting) assign(into reflect.Value, choices ...string) error {
 			return fmt.Errorf("%s: %w", s.Path(), err)
 		}
 		return nil
-	case isList && isText && s.text != nil:
+	case isList && isText && s.text != nil: // a,b from the command line or the environment
 		into.Set(reflect.ValueOf(SplitList(text)).Convert(into.Type()))
 		return nil
 	case Decode(value, fresh):
@@ -75,7 +75,8 @@ func SplitList(text string) []string {
 	return list
 }
 
-// Decode stores a value of TOML in a setting, and reports whether it fits.
+// Decode stores a value of TOML in a setting, and reports whether it fits; one that does not may have changed the
+// setting.
 func Decode(value any, into reflect.Value) bool {
 	v, k := reflect.ValueOf(value), into.Kind()
 	n, whole := value.(int64)
@@ -95,7 +96,7 @@ func Decode(value any, into reflect.Value) bool {
 		return ok
 	case into.CanFloat() && whole:
 		into.SetFloat(float64(n))
-		return n == int64(float64(n))
+		return n == int64(float64(n)) // a float64 has the number exactly
 	case into.CanFloat() && v.CanFloat():
 		into.SetFloat(v.Float())
 		return !into.OverflowFloat(v.Float())

@@ -68,8 +68,7 @@ func Flatten(err error) []error {
 	return all
 }
 
-// Under lists the errors that were joined to err, with prefix, such as "reward.", in
-// front of the keys of *Errors.
+// Under lists the errors that were joined to err, with prefix, such as "reward.", in front of the keys of *Errors.
 func Under(prefix string, err error) []error {
 	errs := Flatten(err)
 	for i, err := range errs {
@@ -98,9 +97,8 @@ func (f Field) remedy() string {
 	return text
 }
 
-// Allowed says in words which numbers the setting may have, such as "at least 1"; nothing
-// if it has no range. A default outside the range has a special meaning, which the docs
-// of its section state; then the result is empty too.
+// Allowed says in words which numbers the setting may have, such as "at least 1"; nothing if it has no range. A
+// default outside the range has a special meaning, which the docs of its section state; then the result is empty too.
 func (f Field) Allowed() string {
 	tag := f.tag.Get("range")
 	if tag == "" || f.remedy() != "" {
@@ -119,8 +117,7 @@ func (f Field) number() float64 {
 	return f.Value.Float()
 }
 
-// An interval is a range of numbers. High is +Inf if there is no upper end; infinity
-// itself is then outside.
+// An interval is a range of numbers. High is +Inf if there is no upper end; infinity itself is then outside.
 type interval struct {
 	tag       string
 	low, high float64

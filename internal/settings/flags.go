@@ -21,7 +21,7 @@ type Command struct {
 	Sets   bool
 }
 
-// AddFlag adds a flag of this name for the setting. The current value is the default.
+// AddFlag adds a flag of this name that sets the field of the setting. The current value is the default.
 func (f Field) AddFlag(flags *pflag.FlagSet, name string) {
 	short, help := f.Tag("short"), f.Help()
 	at := f.Value.Addr()
@@ -85,8 +85,7 @@ func (v *tablesFlag) String() string { return strings.Join(v.texts, ",") }
 // Type implements pflag.Value.
 func (v *tablesFlag) Type() string { return "strings" }
 
-// Given returns the settings of config whose flags, as AddFlag has made them, were given on the
-// command line.
+// Given returns the settings of config whose flags, as AddFlag has made them, were given on the command line.
 func (c Command) Given(config any, given func(flag string) bool) (list Source) {
 	for _, s := range Sections(config) {
 		for _, f := range s.Fields {
@@ -98,8 +97,7 @@ func (c Command) Given(config any, given func(flag string) bool) (list Source) {
 	return list
 }
 
-// NameFlags puts the flags of the struct's settings in place of their keys in the *Errors
-// that are joined to err.
+// NameFlags puts the flags of the struct's settings in place of their keys in the *Errors that are joined to err.
 func NameFlags(err error, pointer any) error {
 	flags := map[string]string{}
 	for _, f := range Fields(pointer) {

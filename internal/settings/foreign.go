@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// foreignNames map what other programs call things (TRL, transformers, verl, OpenRLHF, PEFT,
-// vLLM, lm-eval) to what is here. A line has words and the foreign names. A word is the path of
-// a setting, a flag that is not a setting, or FILE, a command's argument; the first that there is
-// counts. Where the line begins with "here", it is a remark.
+// foreignNames map what other programs call things (TRL, transformers, verl, OpenRLHF, PEFT, vLLM, lm-eval) to what
+// is here. A line has words and the foreign names. A word is the path of a setting, a flag that is not a setting, or
+// FILE, a command's argument; the first that there is counts. Where the line begins with "here", it is a remark.
 //
 //go:embed foreign.txt
 var foreignNames string
 
-// foreign says, as the end of a message, what replaces a key of another program, where it is
-// typed a flag if there is one; "" if it is unknown.
+// foreign says, as the end of a message, what replaces a key of another program here; "" if it is unknown. typed says
+// that the key was typed as a flag: then only what the command has on its command line counts, and is named by its
+// flag.
 func (r *Resolved) foreign(key string, typed bool) string {
 	key = strings.ReplaceAll(strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]), "-", "_")
 	for line := range strings.Lines(foreignNames) {
@@ -30,19 +30,19 @@ func (r *Resolved) foreign(key string, typed bool) string {
 			section, _, isPath := strings.Cut(word, ".")
 			name, help := word, ""
 			switch f := r.find(word); {
-			case !isPath && (!typed || r.of.Others[word] == ""), typed && !r.of.Sets && r.of.Flags[word] == "" && isPath:
-				continue
-			case !isPath:
-				help = r.of.Others[word]
+			case !isPath && (!typed || r.command.Others[word] == ""), typed && !r.command.Sets && r.command.Flags[word] == "" && isPath:
+				continue // the command does not have it
+			case !isPath: // a flag that is no setting, or an argument
+				help = r.command.Others[word]
 			case f != nil:
 				help = f.tag.Get("help")
 			case slices.ContainsFunc(r.sections, func(t Section) bool { return t.Name == section && plugOf(t.Pointer) != nil }):
 				return "; here it is " + word + ", which not every " + section + " has"
-			default:
+			default: // the configuration does not have it
 				continue
 			}
 			if typed && isPath {
-				name = called(r.of.Flags, word, "--set "+word+"=...")
+				name = called(r.command.Flags, word, "--set "+word+"=...")
 			}
 			return strings.TrimSuffix("; here it is "+name+": "+help, ": ")
 		}
@@ -58,7 +58,7 @@ func called(flags map[string]string, path, other string) string {
 	return other
 }
 
-// Called says, as the end of a message, which flag or setting an unknown flag may mean.
+// Called says, as the end of a message, which flag or setting of the command an unknown flag may mean; "" if none.
 func (r *Resolved) Called(flag string) string {
 	if hint := r.foreign(flag, true); hint != "" {
 		return hint
@@ -67,8 +67,8 @@ func (r *Resolved) Called(flag string) string {
 		key := strings.ReplaceAll(strings.TrimPrefix(flag, t.Name+"-"), "-", "_")
 		for _, f := range t.Fields {
 			path := t.Name + "." + f.Key
-			if t.list == "" && (f.Key == key || f.Flag == flag) && (r.of.Sets || r.of.Flags[path] != "") {
-				return "; it is " + called(r.of.Flags, path, "--set "+path+"=...")
+			if t.list == "" && (f.Key == key || f.Flag == flag) && (r.command.Sets || r.command.Flags[path] != "") {
+				return "; it is " + called(r.command.Flags, path, "--set "+path+"=...")
 			}
 		}
 	}

@@ -12,31 +12,28 @@ import (
 	"strings"
 )
 
-// Settings come from the defaults, a run file, the environment and flags, each source
-// stronger than the one before. No library such as koanf merges them: it uses one map,
-// which loses the file and line of a value and ignores unknown keys, so that an error
-// could not name the place or a likely key.
+// Settings come from the defaults, a run file, the environment and flags, each source stronger than the one before.
+// No library such as koanf merges them: it uses one map, which loses the file and line of a value and ignores unknown
+// keys, so that an error could not name the place or a likely key.
 
 // A Resolved configuration remembers which setting decided each key, for messages.
 type Resolved struct {
 	sections []Section
-	of       Command
+	command  Command            // for messages
 	decided  map[string]Setting // the deciding setting, by path
 	defaults map[string]string  // the defaults as texts, by path
 }
 
-// mostErrors is how many wrong settings are reported at once, since finding a hint for each takes
-// time.
+// mostErrors is how many wrong settings are reported at once, since finding a hint for each takes time.
 const mostErrors = 100
 
-// Resolve applies the sources, the weakest first, to the configuration that config points to,
-// which has the defaults; see Sections. Unknown keys and values of wrong types are reported
-// together, up to mostErrors of them, each with its place. The configuration's Validate
-// checks what the values mean; Locate adds places to its errors. Messages name the command of and
-// its flags.
-func Resolve(config any, of Command, sources ...Source) (*Resolved, error) {
-	r := &Resolved{of: of, decided: map[string]Setting{}, defaults: map[string]string{}}
-	sources = slices.Clone(sources)
+// Resolve applies the sources, the weakest first, to the configuration that config points to, which has the defaults;
+// see Sections. It first chooses the plug-ins that they name. Unknown keys and values of wrong types are reported
+// together, up to mostErrors of them, each with its place. The configuration's Validate checks what the values mean;
+// Locate adds places to its errors. Messages name the command and its flags.
+func Resolve(config any, command Command, sources ...Source) (*Resolved, error) {
+	r := &Resolved{command: command, decided: map[string]Setting{}, defaults: map[string]string{}}
+	sources = slices.Clone(sources) // choose replaces elements
 	for _, s := range Sections(config) {
 		if p := plugOf(s.Pointer); p != nil {
 			if err := r.choose(s.Name, p, keysOf(ownFields(s.Pointer)), sources); err != nil {
@@ -44,7 +41,7 @@ func Resolve(config any, of Command, sources ...Source) (*Resolved, error) {
 			}
 		}
 	}
-	r.sections = Sections(config)
+	r.sections = Sections(config) // with the fields of the plug-ins
 	for _, t := range r.sections {
 		for _, f := range t.Fields {
 			r.defaults[t.Name+"."+f.Key] = f.text()
@@ -63,15 +60,14 @@ func Resolve(config any, of Command, sources ...Source) (*Resolved, error) {
 	return r, errors.Join(errs...)
 }
 
-// Decided returns the setting that decided a key, such as "train.rounds": an empty one if
-// the key has its default.
+// Decided returns the setting that decided a key, such as "train.rounds": an empty one if the key has its default.
 func (r *Resolved) Decided(path string) Setting { return r.decided[path] }
 
 // Stated reports whether a source states a key.
 func (r *Resolved) Stated(path string) bool { return r.decided[path].Key != "" }
 
-// Locate prefixes each *Error that is joined to err with the source of its key: a place,
-// or the flag of the command.
+// Locate prefixes each *Error that is joined to err with the place of the source that states its key, or names the
+// flag of the command that states the key or could.
 func (r *Resolved) Locate(err error) error {
 	errs := Flatten(err)
 	for i, err := range errs {
@@ -79,10 +75,10 @@ func (r *Resolved) Locate(err error) error {
 		if !ok {
 			continue
 		}
-		s, ok := r.decided[bad.Key]
-		flag := r.of.Flags[bad.Key]
+		s, stated := r.decided[bad.Key]
+		flag := r.command.Flags[bad.Key]
 		switch {
-		case ok && s.flag == "":
+		case stated && s.flag == "":
 			errs[i] = fmt.Errorf("%s: %w", s.Place, bad)
 		case flag != "" && bad.Value == "":
 			errs[i] = fmt.Errorf("--%s is not set: %s", flag, strings.TrimSuffix(r.find(bad.Key).Tag("help"), " (required)"))
@@ -95,7 +91,8 @@ func (r *Resolved) Locate(err error) error {
 	return errors.Join(errs...)
 }
 
-// apply sets the field that the setting s names.
+// apply sets the field that the setting s names, by its key or by an older name of it (Field.also), and notes s as
+// the one that decided it. --set and a flag on one command line may not state different values.
 func (r *Resolved) apply(s Setting) error {
 	at := slices.IndexFunc(r.sections, func(t Section) bool { return t.Name == s.Section })
 	if at < 0 {
@@ -110,19 +107,22 @@ func (r *Resolved) apply(s Setting) error {
 	switch {
 	case s.Key == "" && s.Value == nil: // s is the section itself
 		return nil
-	case k >= 0 && t.list != "" && (s.Key == "name" || s.Key == "as"):
+	case k < 0:
+		return r.unknownKey(s, t, keys)
+	case t.list != "" && (s.Key == "name" || s.Key == "as"): // t is one of several plug-ins
 		return fmt.Errorf("%s cannot be changed alone: state the list %s anew", s.Path(), t.list)
-	case k >= 0:
-		was := r.decided[s.Path()]
-		a, b := typedPlace.FindString(was.Place), typedPlace.FindString(s.Place)
-		if setAndFlag := a != "" && b != "" && a != b; setAndFlag {
-			if fmt.Sprint(was.Value) != fmt.Sprint(s.Value) {
-				return fmt.Errorf("%s says otherwise of %s: leave one of the two out", was.Place, s.Path())
-			}
-		}
-		r.decided[s.Path()] = s
-		return s.assign(t.Fields[k].Value, t.Fields[k].choices()...)
 	}
+	was := r.decided[s.Path()]
+	a, b := typedPlace.FindString(was.Place), typedPlace.FindString(s.Place) // how the two are typed: --set, -- or not at all
+	if a != "" && b != "" && a != b && fmt.Sprint(was.Value) != fmt.Sprint(s.Value) {
+		return fmt.Errorf("%s says otherwise of %s: leave one of the two out", was.Place, s.Path())
+	}
+	r.decided[s.Path()] = s
+	return s.assign(t.Fields[k].Value, t.Fields[k].choices()...)
+}
+
+// unknownKey explains the setting s, whose key is not one of keys, those of the section t.
+func (r *Resolved) unknownKey(s Setting, t Section, keys []string) error {
 	if _, tables := s.Value.([]map[string]any); tables && s.Key == tablesKey {
 		return fmt.Errorf("%q must be one section: write [%s] on a line of its own", t.Name, t.Name)
 	}
@@ -130,11 +130,11 @@ func (r *Resolved) apply(s Setting) error {
 		return fmt.Errorf("key %q in [%s]: there may be several, so write [[%s]] above it, a table for each", s.Key, t.Name, t.Name)
 	}
 	where := "[" + t.Name + "]"
-	if r.of.Name != "" {
-		where += " of " + r.of.Name
+	if r.command.Name != "" {
+		where += " of " + r.command.Name
 	}
-	if p := plugOf(t.Pointer); p != nil && (len(ownFields(t.Pointer)) == 1 || r.decided[t.Name+".name"].Key != "") {
-		where += fmt.Sprintf(" for %q", p.running())
+	if p := plugOf(t.Pointer); p != nil && (len(ownFields(t.Pointer)) == 1 || r.Stated(t.Name+".name")) {
+		where += fmt.Sprintf(" for %q", p.running()) // the keys are those of the plug-in that is chosen
 	}
 	if t.list != "" {
 		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
@@ -143,12 +143,12 @@ func (r *Resolved) apply(s Setting) error {
 		r.elsewhere(s), "; it has "+strings.Join(keys, ", ")))
 }
 
-// unknownSection explains an unknown section, or a key outside the sections. For a file
-// it reports the section and skips its keys, or the reverse.
+// unknownSection explains a setting whose section is unknown, or a key outside the sections. A file states a section
+// itself, too: of the two, only one is reported, and the error of the other is nil.
 func (r *Resolved) unknownSection(s Setting) error {
 	names := namesOf(r.sections)
 	hint := DidYouMean(s.Section, names)
-	section, label, isPart := strings.Cut(s.Section, useKey)
+	section, label, isPart := strings.Cut(s.Section, useKey) // such as reward.use.LABEL, one of several plug-ins
 	switch {
 	case s.Section == "" && slices.Contains(names, s.Key):
 		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
@@ -157,14 +157,14 @@ func (r *Resolved) unknownSection(s Setting) error {
 			"; write it with its section, such as optimizer.learning_rate"))
 	case s.Key != "" && r.foreign(s.Key, false) != "":
 		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key, false))
-	case r.of.Name != "" && hint == "" && s.Key != "":
-		return fmt.Errorf("%s has no section [%s]", r.of.Name, s.Section)
-	case s.inside != nil && (s.Key != "" || r.of.Name != "" && hint == ""):
+	case r.command.Name != "" && hint == "" && s.Key != "":
+		return fmt.Errorf("%s has no section [%s]", r.command.Name, s.Section)
+	case s.InFile() && (s.Key != "" || r.command.Name != "" && hint == ""):
 		return nil
 	case !isPart || !slices.Contains(names, section):
 		return fmt.Errorf("unknown section [%s]%s", s.Section, hint)
 	}
-	var have []string
+	var have []string // the labels that there are
 	for _, t := range r.sections {
 		if t.list == section+".use" {
 			have = append(have, strings.TrimPrefix(t.Name, t.list+"."))
@@ -177,13 +177,16 @@ func (r *Resolved) unknownSection(s Setting) error {
 	return fmt.Errorf("there is no [[%s.use]] %q%s (there are %s)", section, label, DidYouMean(label, have), strings.Join(have, ", "))
 }
 
-// elsewhere says where the unknown key of s belongs, as the end of a message.
+// elsewhere says where the unknown key of s belongs, as the end of a message: in the list of several plug-ins in
+// place of the one that the section has, or in another section; "" if nowhere.
 func (r *Resolved) elsewhere(s Setting) string {
 	for _, t := range r.sections {
+		// A section that may have a list of plug-ins, but has one: is the key one of the list or of its elements?
 		if p := plugOf(t.Pointer); p != nil && t.Name == s.Section && p.list != nil && !p.parts().IsValid() {
 			list := p.list()
-			field, _ := tagged(reflect.ValueOf(list).Elem(), "list")
-			if slices.Contains(keysOf(append(ownFields(reflect.New(field.Type().Elem()).Interface()), ownFields(list)...)), s.Key) {
+			elements, _ := tagged(reflect.ValueOf(list).Elem(), "list")
+			element := reflect.New(elements.Type().Elem()).Interface()
+			if slices.Contains(keysOf(append(ownFields(element), ownFields(list)...)), s.Key) {
 				return fmt.Sprintf("; it goes with several %ss, each in a [[%s.use]]", t.Name, t.Name)
 			}
 		}
@@ -197,14 +200,14 @@ func (r *Resolved) elsewhere(s Setting) string {
 	return ""
 }
 
-// choose chooses the plug-in of a section, as the strongest source names it; own are the section's
-// other keys. Settings for another plug-in in weaker sources are dropped with a warning, so that
-// `--objective grpo` works with any run file. choose replaces elements of sources.
-func (r *Resolved) choose(section string, p *plug, keys []string, sources []Source) error {
+// choose chooses the plug-in p of a section as the strongest source names it: one by the key "name", or several by "use".
+// ownKeys are the section's keys that do not belong to a plug-in. Settings for another plug-in in weaker sources are dropped
+// with a warning, so that `--objective grpo` works with any run file; choose replaces elements of sources for that.
+func (r *Resolved) choose(section string, p *plug, ownKeys []string, sources []Source) error {
 	var named Setting
-	first, last := p.running(), 0
+	first, last := p.running(), 0 // the plug-in of the defaults, and the source that names the newest one
 	for i, source := range sources {
-		var s Setting
+		var s Setting // by which this source names a plug-in
 		for _, x := range source {
 			if x.Section != section || x.Key != "name" && (x.Key != "use" || p.list == nil) {
 				continue
@@ -219,14 +222,14 @@ func (r *Resolved) choose(section string, p *plug, keys []string, sources []Sour
 		}
 		named, last = s, i
 		before := p.running()
-		p.name.SetString("")
+		p.name.SetString("") // a list has no name
 		if s.Key == "name" {
 			if err := s.assign(p.name); err != nil {
 				return fmt.Errorf("%s: %w", s.Place, err)
 			}
 		}
-		for j := 0; j < i && p.running() != before; j++ {
-			sources[j] = drop(sources[j], section, keys, "for", before, "running", p.running())
+		for j := 0; j < i && p.running() != before; j++ { // weaker sources speak of the plug-in before
+			sources[j] = dropOthers(sources[j], section, ownKeys, "for", before, "running", p.running())
 		}
 	}
 	if named.Key != "" {
@@ -243,13 +246,14 @@ func (r *Resolved) choose(section string, p *plug, keys []string, sources []Sour
 	return nil
 }
 
-// drop returns a source without a section's settings for another plug-in, which are all
-// but the section's own keys.
-func drop(source Source, section string, keys []string, reason ...any) (kept Source) {
+// dropOthers returns source without a section's settings for another plug-in, which are all but ownKeys and the section
+// itself. It warns of what it drops, with reason, pairs of a name and a value.
+func dropOthers(source Source, section string, ownKeys []string, reason ...any) (kept Source) {
 	var dropped []string
-	place := ""
+	place := "" // of the first
 	for _, s := range source {
-		if s.Section+"."+s.Key == section+"." || s.Section == section && slices.Contains(keys, s.Key) || !strings.HasPrefix(s.Section+".", section+".") {
+		own := s.Section == section && (s.Key == "" || slices.Contains(ownKeys, s.Key))
+		if own || !strings.HasPrefix(s.Section+".", section+".") {
 			kept = append(kept, s)
 			continue
 		}
@@ -264,8 +268,9 @@ func drop(source Source, section string, keys []string, reason ...any) (kept Sou
 // mostParts bounds a list of plug-ins.
 const mostParts = 64
 
-// chooseParts chooses the plug-ins that s lists, which is in the source with index last,
-// and replaces s by the settings of each. Names and lists in other sources do not count.
+// chooseParts chooses the plug-ins that the list s names, which is in the source with index last, and replaces s in
+// that source by the settings of each. Names and lists in other sources do not count, nor settings for elements of
+// weaker ones.
 func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
 	tables := tablesOf(s.Value)
 	if tables == nil || len(tables) > mostParts {
@@ -273,10 +278,10 @@ func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
 	}
 	p.value.Set(reflect.ValueOf(p.list()))
 	parts := p.parts()
-	var of Source
+	var settings Source // of the elements
 	var errs []error
 	for i, table := range tables {
-		at := func(path ...string) string {
+		at := func(path ...string) string { // the place of a key of the table, as exactly as the source knows it
 			if s.inside == nil {
 				return s.Place
 			}
@@ -289,7 +294,7 @@ func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
 		}
 		for _, key := range slices.Sorted(maps.Keys(table)) {
 			if key != "name" && key != "as" {
-				of = append(of, Setting{Section: s.Path() + "." + label, Key: key, Place: at(key), Value: table[key]})
+				settings = append(settings, Setting{Section: s.Path() + "." + label, Key: key, Place: at(key), Value: table[key]})
 			}
 		}
 	}
@@ -298,11 +303,12 @@ func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
 			return x.Section == s.Section && (x.Key == "name" || x.Key == "use") || i < last && strings.HasPrefix(x.Section, s.Path()+".")
 		})
 	}
-	sources[last] = append(of, sources[last]...)
+	sources[last] = append(settings, sources[last]...) // in front: --set of one element wins over the list
 	return errors.Join(errs...)
 }
 
-// add appends the plug-in that a table of s describes, with the defaults, to parts.
+// add appends to parts the plug-in that a table of the list s describes, with its defaults and its label: the key
+// "as", or else its name.
 func (p *plug) add(parts reflect.Value, s Setting, table map[string]any) (label string, err error) {
 	var given struct{ Name, As string }
 	for _, f := range Fields(&given) {

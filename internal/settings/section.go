@@ -41,10 +41,9 @@ func Listed(kind string) string {
 // Names lists the plug-ins of a registered kind.
 func Names(kind string) []string { return kinds[kind].names() }
 
-// RegisterList lets sections choose several plug-ins of a registered kind in place of
-// one: a list of tables under the key "use", each with a name, a label under the key
-// "as", and settings. In --set and in errors the section of an element is named like
-// reward.use.LABEL. list makes the plug-in that combines several; its field with the tag
+// RegisterList lets sections choose several plug-ins of a registered kind in place of one: a list of tables under the
+// key "use", each with a name, a label under the key "as", and settings. In --set and in errors the section of an
+// element is named like reward.use.LABEL. list makes the plug-in that combines several; its field with the tag
 // list:"use" receives what part makes of each name.
 func RegisterList[T any](name string, list func() any, part func(name string) (T, error)) {
 	kinds[name].list, kinds[name].part = list, func(name string) (any, error) { return part(name) }
@@ -53,8 +52,8 @@ func RegisterList[T any](name string, list func() any, part func(name string) (T
 // A plug is the field of a section that holds its plug-in.
 type plug struct {
 	*kind
-	what        string // the name of the kind
-	name, value reflect.Value
+	what        string        // the name of the kind
+	name, value reflect.Value // the section's field "name", "" for several plug-ins, and the one that holds the plug-in
 }
 
 // plugOf returns the plug of a section, or nil.
@@ -86,6 +85,7 @@ func valueOf(pointer any, key string) reflect.Value {
 // running names the chosen plug-in for messages.
 func (p *plug) running() string { return cmp.Or(p.name.String(), "several "+p.what+"s") }
 
+// choose puts the plug-in of a name, with its defaults, into the section.
 func (p *plug) choose(name string) error {
 	plugin, err := p.find(name)
 	if err != nil {
@@ -133,9 +133,9 @@ type Section struct {
 	needs   string // the tag of the section's field
 }
 
-// Sections lists the sections of a configuration: the fields of the struct that config
-// points to, in the order of declaration and named by their toml tags; one that is a nil pointer
-// is not there. Each of several plug-ins has a section too.
+// Sections lists the sections of a configuration: the fields of the struct that config points to, in the order of
+// declaration and named by their toml tags; one that is a nil pointer is not there. Each of several plug-ins has a
+// section too, behind that of the list, such as reward.use.LABEL.
 func Sections(config any) (sections []Section) {
 	v := reflect.ValueOf(config).Elem()
 	for i := range v.NumField() {
@@ -150,6 +150,7 @@ func Sections(config any) (sections []Section) {
 		if p := plugOf(s.Pointer); p != nil {
 			parts = p.parts()
 		}
+		// A list of plug-ins has no name of its own.
 		s.Fields = slices.DeleteFunc(Fields(s.Pointer), func(f Field) bool { return f.Key == "" || f.Key == "name" && parts.IsValid() })
 		sections = append(sections, s)
 		for i := 0; parts.IsValid() && i < parts.Len(); i++ {
@@ -182,8 +183,7 @@ func keysOf(fields []Field) []string {
 	return keys
 }
 
-// Write writes a configuration as a run file in which every key is stated. It loads to
-// the same configuration.
+// Write writes a configuration as a run file in which every key is stated. It loads to the same configuration.
 func Write(w io.Writer, config any) error {
 	for i, s := range Sections(config) {
 		if i > 0 {

@@ -18,9 +18,8 @@
 //	                of which a key with "-" needs nothing
 //	list:"use"      on a field of a plug-in that stands for several: they are its elements
 //
-// Run files, environment variables, flags, validation, run.toml and
-// docs/settings.md all follow from these tags, so a setting that several
-// commands and sections share is one field of one struct that they embed.
+// Run files, environment variables, flags, validation, run.toml and docs/settings.md all follow from these tags, so a
+// setting that several commands and sections share is one field of one struct that they embed.
 package settings
 
 import (
@@ -31,8 +30,7 @@ import (
 	"unicode"
 )
 
-// A Special is the type of a setting that reads its values from a run file by itself, and names
-// them.
+// A Special is the type of a setting that reads its values from a run file by itself, and names them.
 type Special interface {
 	// UnmarshalTOML takes a decoded value. It leaves the setting as it was if the
 	// value is wrong, which its error explains.
@@ -46,7 +44,7 @@ var special = reflect.TypeFor[Special]()
 // A Field is one setting of a struct.
 type Field struct {
 	Key   string // its key in a run file; "" if it has none
-	also  string // another name that is taken for it
+	also  string // the key under which its struct declares it, if a plug-in has renamed it; a run file may state either
 	Flag  string // without the hyphens in front
 	Value reflect.Value
 	tag   reflect.StructTag
@@ -55,11 +53,10 @@ type Field struct {
 // Tag returns another tag of the field.
 func (f Field) Tag(key string) string { return f.tag.Get(key) }
 
-// Fields lists the settings of the struct that pointer points to, in the order
-// of declaration, with those of its plug-in, if it has one (see Register). The fields of
-// an embedded struct count as fields of the outer one, and those of an embedded pointer unless it
-// is nil. Fields of types that a run file cannot state are left out. A nil pointer, and a pointer
-// to anything else, has no settings.
+// Fields lists the settings of the struct that pointer points to, in the order of declaration, with those of its
+// plug-in, if it has one (see Register). The fields of an embedded struct count as fields of the outer one, and those
+// of an embedded pointer unless it is nil. Fields of types that a run file cannot state are left out. A nil pointer,
+// and a pointer to anything else, has no settings.
 func Fields(pointer any) []Field { return fieldsOf(pointer, true) }
 
 // ownFields lists the settings of a struct without those of a plug-in.
@@ -73,8 +70,7 @@ func fieldsOf(pointer any, plugin bool) []Field {
 		return nil
 	}
 	fields := appendFields(nil, v.Elem(), plugin)
-	// Called returns the names that a plug-in has for some keys; a key without a name is not one of its settings. A run
-	// file may state the key in place of the name.
+	// Called returns the names that a plug-in has for some keys; a key that it calls "" is not one of its settings.
 	if r, ok := pointer.(interface{ Called() map[string]string }); ok {
 		called := r.Called()
 		for i, f := range fields {
@@ -87,6 +83,8 @@ func fieldsOf(pointer any, plugin bool) []Field {
 	return fields
 }
 
+// appendFields appends the settings of the struct v to fields. Those of an embedded struct count as v's own, unless a
+// tag gives it a key. With plugin those of the field for a plug-in are added, else the field is left out.
 func appendFields(fields []Field, v reflect.Value, plugin bool) []Field {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -105,7 +103,7 @@ func appendFields(fields []Field, v reflect.Value, plugin bool) []Field {
 			continue
 		case !f.IsExported() || !settable(f.Type):
 			continue
-		case key == "-":
+		case key == "-": // a flag alone
 			key = ""
 		case key == "":
 			key = snake(f.Name)
@@ -132,7 +130,8 @@ func settable(t reflect.Type) bool {
 
 func isInteger(k reflect.Kind) bool { return reflect.Int <= k && k <= reflect.Uint64 }
 
-// snake turns ClipLow into clip_low and EpsESS into eps_ess.
+// snake turns ClipLow into clip_low and EpsESS into eps_ess: a word begins with a capital behind a small letter or
+// before one.
 func snake(name string) string {
 	letters := []rune(name)
 	var b strings.Builder

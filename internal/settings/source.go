@@ -15,12 +15,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A Setting is one key and its value, as a source states it. A run file states typed
-// values. Text from the command line and the environment is read as TOML if it is valid
-// TOML, else as a string.
+// A Setting is one key and its value, as a source states it. A run file states typed values. Text from the command
+// line and the environment is read as TOML if it is valid TOML, else as a string.
 type Setting struct {
-	// Section is empty for a key of a run file that stands outside the sections. Key and
-	// Value are empty for a section of a file itself.
+	// Section is empty for a key of a run file that stands outside the sections. Key and Value are empty for the header
+	// of a section in a file.
 	Section, Key string
 	Place        string // the beginning of messages, such as "runs/pmpo.toml:12"
 	Value        any    // the value as TOML decodes it
@@ -57,8 +56,8 @@ func named(section, key string) (string, string) {
 // A Source states settings. If it states a key twice, the last one counts.
 type Source []Setting
 
-// Find returns the setting called path of the strongest source that has it, else an empty
-// one. The weakest source comes first.
+// Find returns the setting called path, such as train.rounds, of the strongest source that has it, else an empty one.
+// The weakest source comes first.
 func Find(path string, sources ...Source) Setting {
 	for _, s := range slices.Backward(slices.Concat(sources...)) {
 		if s.Path() == path {
@@ -68,8 +67,8 @@ func Find(path string, sources ...Source) Setting {
 	return Setting{}
 }
 
-// File reads a run file, in the order of its lines. Resolve finds out whether its keys
-// exist.
+// File reads the text data of a run file called name, in the order of its lines, with the header of each section as a
+// setting without a key. Resolve finds out whether its keys exist.
 func File(name string, data []byte) (Source, error) {
 	var top map[string]any
 	if _, err := ReadTOML(data, &top); err != nil && otherForm.Match(data) {
@@ -80,7 +79,7 @@ func File(name string, data []byte) (Source, error) {
 		return nil, SyntaxError(name, err)
 	}
 	lines := keyLines(string(data))
-	line := func(path ...string) (n int) {
+	line := func(path ...string) (n int) { // of the key at path, or else of the nearest that holds it
 		for ; n == 0 && len(path) > 0; path = path[:len(path)-1] {
 			n = lines[strings.Join(path, "\x00")]
 		}
@@ -95,10 +94,10 @@ func File(name string, data []byte) (Source, error) {
 	}
 	for section, value := range top {
 		table, ok := value.(map[string]any)
-		if _, isList := value.([]map[string]any); isList {
+		if _, isList := value.([]map[string]any); isList { // [[stream]] is list in [stream]
 			table, ok = map[string]any{tablesKey: value}, true
 		}
-		if !ok {
+		if !ok { // a key outside the sections
 			add("", section, value, section)
 			continue
 		}
@@ -113,9 +112,8 @@ func File(name string, data []byte) (Source, error) {
 	return list, nil
 }
 
-// Saved is File for the run.toml of a run folder. If the folder has checkpoints, a run has
-// written it with all settings, of which output.dir is the last; or, with a model alone,
-// somebody.
+// Saved is File for the run.toml of a run folder. If the folder has checkpoints, a run has written it with all
+// settings, of which output.dir is the last; or, with a model alone, somebody.
 func Saved(name string, data []byte) (Source, error) {
 	list, err := File(name, data)
 	if _, begun := os.Stat(filepath.Join(filepath.Dir(name), "checkpoints")); err == nil && begun == nil && Find("output.dir", list).Key == "" &&
@@ -155,7 +153,7 @@ func ReadTOML(text []byte, v any) (toml.MetaData, error) {
 	return toml.Decode(string(text), v)
 }
 
-// Sets reads the arguments of --set, each section.key=value.
+// Sets reads the values of --set, each section.key=value.
 func Sets(sets []string) (Source, error) {
 	var list Source
 	for _, set := range sets {
@@ -179,9 +177,9 @@ func Sets(sets []string) (Source, error) {
 // otherVariables are variables that begin like settings and are not settings of a run.
 var otherVariables = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI", "ONERING_NCCL", "ONERING_UNPINNED", "ONERING_KERNELS", "ONERING_NO_KERNELS"}
 
-// Environment reads the settings of a configuration in environ, whose entries are
-// NAME=value: ONERING_OPTIMIZER_LEARNING_RATE is optimizer.learning_rate. An empty
-// variable does not count.
+// Environment reads the settings of a configuration in environ, whose entries are NAME=value:
+// ONERING_OPTIMIZER_LEARNING_RATE is optimizer.learning_rate. An empty variable does not count, and one that names no
+// section is warned about.
 func Environment(config any, environ []string) Source {
 	var list Source
 	names := namesOf(Sections(config))
@@ -202,7 +200,8 @@ func Environment(config any, environ []string) Source {
 	return list
 }
 
-// ofText makes a setting of text from the command line or the environment.
+// ofText makes a setting of text from the command line or the environment, which is read as TOML if it is valid TOML,
+// else as a string.
 func ofText(section, key, place, text string) Setting {
 	section, key = named(section, key)
 	s := Setting{Section: section, Key: key, Place: place, Value: text, text: &text, plain: true}
@@ -250,26 +249,26 @@ var (
 	statement = regexp.MustCompile(`^\s*(\[{0,2})([^=\]]*)[=\]]`)
 )
 
-// keyLines returns the line on which a valid TOML document first has each key, by the
-// key's path with \x00 between its elements. Tables of a list count from 0. Keys in
-// brackets or braces are left out. The TOML library states lines only in errors.
+// keyLines returns the line on which a valid TOML document first has each key, by the key's path with \x00 between
+// its elements; in a list of tables the tables count from 0 and their number is an element. Keys in brackets or
+// braces are left out. The TOML library states lines only in errors.
 func keyLines(text string) map[string]int {
-	text = commentsAndStrings.ReplaceAllStringFunc(text, func(s string) string {
+	text = commentsAndStrings.ReplaceAllStringFunc(text, func(s string) string { // they may hold brackets and =
 		if inner := strings.Trim(s, `"'`); bareKey.MatchString(inner) {
 			return inner // a key in quotes
 		}
 		return "_" + strings.Repeat("\n", strings.Count(s, "\n"))
 	})
 	lines, tables := map[string]int{}, map[string]int{} // tables counts the tables of each list
-	var table []string
-	depth := 0 // how many brackets are open
+	var table []string                                  // the path of the newest header
+	depth := 0                                          // how many brackets are open
 	for n, line := range strings.Split(text, "\n") {
-		if m := statement.FindStringSubmatch(line); m != nil && depth == 0 {
+		if m := statement.FindStringSubmatch(line); m != nil && depth == 0 { // m[1] is [ or [[ of a header, m[2] the name
 			path := slices.Clone(table)
 			if m[1] != "" {
 				path = nil
 			}
-			note := func(name string) string {
+			note := func(name string) string { // the line of one more element of path
 				path = append(path, strings.TrimSpace(name))
 				key := strings.Join(path, "\x00")
 				lines[key] = cmp.Or(lines[key], n+1)

@@ -34,8 +34,8 @@ func DidYouMean(word string, candidates []string) string {
 	return ""
 }
 
-// editDistance counts the insertions, deletions, replacements and swaps of
-// neighbours that turn a into b (optimal string alignment, bytes).
+// editDistance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b, byte by
+// byte (optimal string alignment).
 func editDistance(a, b string) int {
 	// before, last and row are the table's rows i-2, i-1 and i.
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

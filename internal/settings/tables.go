@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// Tables reads and writes a setting whose value is a list of texts and tables, such as
-// data.train. A table has the settings of a T, and a text is a table with the key "path"
-// alone.
+// Tables reads and writes a setting whose value is a list of texts and tables, such as data.train. A table has the
+// settings of a T, and a text is a table with the key "path" alone.
 type Tables[T any] struct {
 	Key  string // the key of the setting, such as "data.train"
 	Kind string // the kind of an element in words, such as "a file"
 }
 
-// Read takes a text, a table, or a list of both. It also returns the keys that each
-// element states. wanted says in messages which values are possible.
+// Read takes a text, a table, or a list of both, and returns an element for each, with the keys that it states.
+// wanted says in messages which values are possible.
 func (t Tables[T]) Read(value any, wanted string) (list []T, stated [][]string, err error) {
 	elements := []any{value}
 	switch v := value.(type) {
@@ -69,8 +68,8 @@ func (t Tables[T]) read(into *T, table map[string]any) error {
 	return nil
 }
 
-// Write returns what Read reads: a text for each element that has no key but "path". has
-// says which keys the i-th element states.
+// Write returns the elements as Read reads them: a text in quotes for each that has no key but "path", else a table.
+// has says which further keys the i-th element states.
 func (t Tables[T]) Write(list []T, has func(i int, f Field) bool) ([]string, error) {
 	var texts []string
 	for i := range list {
