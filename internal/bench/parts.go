@@ -25,8 +25,7 @@ import (
 type Parts struct {
 	Batch   []int `help:"batch sizes of decoding"`
 	Context int   `range:"[1,16777216]" help:"tokens in the cache when decoding begins"`
-	// Contexts are further batches to decode, by name: for each row its tokens in the
-	// cache when decoding begins.
+	// Contexts are further batches to decode, by name: for each row its tokens in the cache when decoding begins.
 	Contexts map[string][]int
 	Steps    int             `range:"[1,16777216]" help:"decode steps to time"`
 	Rows     int             `range:"[1,16777216]" help:"sequences of the training pass"`
@@ -38,8 +37,7 @@ type Parts struct {
 	Stash    string          `choice:"auto inputs" help:"what a training pass keeps for going backward: all that this reads, or the inputs of layers"`
 	// Optimizer is the name of the optimizer whose update is timed.
 	Optimizer string `toml:"-"`
-	// Log, if not nil, receives each figure once it is measured, so that a failed bench
-	// still reports earlier ones.
+	// Log, if not nil, receives each figure once it is measured, so that a failed bench still reports earlier ones.
 	Log func(message string, args ...any)
 }
 
@@ -82,8 +80,7 @@ type training struct {
 	Backward float64 `json:"backward_seconds,omitzero"`
 	// Seconds is the time of forward and backward, which compare.py compares.
 	Seconds float64 `json:"seconds,omitzero"`
-	// TokensPerSecond counts forward and backward alone: how many passes an update has
-	// depends on the recipe.
+	// TokensPerSecond counts forward and backward alone: how many passes an update has depends on the recipe.
 	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
 	Optimizer       float64 `json:"optimizer_seconds,omitzero"`
 	PeakBytes       int64   `json:"peak_bytes,omitzero"`
@@ -103,7 +100,7 @@ func (o Parts) log(message string, args ...any) {
 	}
 }
 
-// clock returns the seconds until f and the device are done.
+// clock returns the seconds until f and what it has given to the device are done.
 func clock(env *runtime.Env, f func() error) (float64, error) {
 	if err := env.Wait(); err != nil {
 		return 0, err
@@ -116,8 +113,7 @@ func clock(env *runtime.Env, f func() error) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// fastest calls f once to warm up and Repeat times by the clock, and returns the
-// fewest seconds.
+// fastest calls f once to warm up and Repeat times by the clock, and returns the fewest seconds.
 func (o Parts) fastest(env *runtime.Env, f func() error) (float64, error) {
 	best := math.Inf(1)
 	for i := range o.Repeat + 1 {
@@ -141,8 +137,8 @@ func randomIDs(r *rand.Rand, p *policy.Policy, n int) []int32 {
 	return ids
 }
 
-// Decode measures prefill and decoding. With an error it returns the figures measured
-// before.
+// Decode measures prefill and decoding, of each batch size and then of each of Contexts. With an error it returns the
+// figures measured before.
 func (o Parts) Decode(env *runtime.Env, p *policy.Policy) (decoding, error) {
 	b := decoding{Decode: make(map[string]step)}
 	r := rand.New(rand.NewPCG(1, 1))
@@ -175,7 +171,7 @@ func (o Parts) Decode(env *runtime.Env, p *policy.Policy) (decoding, error) {
 	return b, nil
 }
 
-// prefill measures the time from a prompt to its first token.
+// prefill measures the time from a prompt to its first token, the fastest of at least two.
 func (o Parts) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float64, error) {
 	d, err := env.NewDecoder(p.Ring, 1, o.Tokens+1)
 	if err != nil {
@@ -222,7 +218,7 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 	for i := range o.Steps + 2 {
 		began := time.Now()
 		for i := range rows {
-			rows[i].ID = rows[i].Out.ID
+			rows[i].ID = rows[i].Out.ID // the newest token goes in
 		}
 		if err := d.Step(rows); err != nil {
 			return step{}, err
@@ -236,7 +232,8 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 		P90: stat.Quantile(times, 0.9), TokensPerSecond: 1e3 * float64(n) / mean}, nil
 }
 
-// sequences makes the rows of a training pass, and a weight for each token.
+// sequences makes the random rows of a training pass, of which each Group have the same prompt, and a small random
+// weight w for each token of a response.
 func (o Parts) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]float64) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range o.Rows {
@@ -255,8 +252,7 @@ func (o Parts) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]
 	return sequences, w
 }
 
-// Score measures the log-probs of given sequences, with no gradients in
-// memory.
+// Score measures the log-probs of given sequences, with no gradients in memory.
 func (o Parts) Score(env *runtime.Env, p *policy.Policy) (scoring, error) {
 	b := scoring{Tokens: o.Rows * o.Tokens}
 	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{ScoreOnly: true})
@@ -265,8 +261,9 @@ func (o Parts) Score(env *runtime.Env, p *policy.Policy) (scoring, error) {
 	}
 	defer l.Close()
 	sequences, _ := o.sequences(p)
+	const temperature, keep = 1, false // nothing is kept for a backward pass
 	b.Seconds, err = o.fastest(env, func() error {
-		pass, err := l.Forward(sequences, 1, false)
+		pass, err := l.Forward(sequences, temperature, keep)
 		if err == nil {
 			pass.Release()
 		}
@@ -280,12 +277,13 @@ func (o Parts) Score(env *runtime.Env, p *policy.Policy) (scoring, error) {
 	return b, nil
 }
 
-// Train measures one pass forward and backward, and with update the optimizer's update,
-// which needs memory for the state. With an error it returns the figures measured before.
+// Train measures one pass forward and backward, and with update the optimizer's update, which needs memory for the
+// state. Of Repeat measurements after one that warms up the fastest counts. With an error it returns the figures
+// measured before.
 func (o Parts) Train(ctx context.Context, env *runtime.Env, p *policy.Policy, update bool) (training, error) {
 	b := training{Tokens: o.Rows * o.Tokens}
 	clock := metrics.NewStopwatch()
-	var failed error
+	var failed error // of waiting for the device
 	s, err := learn.New(env, p.Ring, learn.Options{
 		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), StashBytes: o.stashBytes()},
 		Observe: func(p metrics.Phase) { // each phase lasts until the device is done
@@ -300,7 +298,7 @@ func (o Parts) Train(ctx context.Context, env *runtime.Env, p *policy.Policy, up
 	batch := learn.Batch{LearningRate: 1e-6}
 	batch.Sequences, batch.Weights = o.sequences(p)
 	for i := range o.Repeat + 1 {
-		clock.Take()
+		clock.Take() // begin at 0
 		_, err := s.Gradients(ctx, batch, nil)
 		if err = cmp.Or(err, failed); err != nil {
 			return b, fmt.Errorf("bench: %w", err)

@@ -50,8 +50,7 @@ type Phase struct {
 	LimitShare   float64 `json:"limit_share,omitzero"`
 }
 
-// phases are the parts of a round. Rollout contains the computation of prompts, which is
-// also given separately.
+// phases are the parts of a round. Rollout contains the computation of prompts, which is also given separately.
 type phases struct {
 	Seconds    float64 `json:"seconds"`
 	Rollout    Phase   `json:"rollout"`
@@ -63,8 +62,7 @@ type phases struct {
 	PeakBytes  int64   `json:"peak_bytes,omitzero"` // peak of the host's memory up to the end of this round
 }
 
-// A result has two rounds: the first of a program, which allocates all memory, and the
-// next one.
+// A result has two rounds: the first of a program, which allocates all memory, and the next one.
 type result struct {
 	Cold            phases        `json:"cold"`
 	Warm            phases        `json:"warm"`
@@ -76,9 +74,8 @@ type result struct {
 	Peaks           *limits.Peaks `json:"peaks,omitempty"`
 }
 
-// Run measures a round twice: rollout, the steps' forward and backward passes and updates, and a
-// checkpoint. parts states the optimizer and where its state lies. Rewards, tokenization and the
-// loss are left out.
+// Run measures a round twice: rollout, the steps' forward and backward passes and updates, and a checkpoint. parts
+// states the optimizer and where its state lies. Rewards, tokenization and the loss are left out.
 func (o Round) Run(ctx context.Context, env *runtime.Env, p *policy.Policy, parts Parts) (r result, err error) {
 	b := &bencher{Round: o, parts: parts, env: env, policy: p, clock: metrics.NewStopwatch()}
 	b.lengths = limits.Lengths(o.Prompts*o.Samples, o.Length)
@@ -128,7 +125,8 @@ type bencher struct {
 	written int64
 }
 
-// open makes the decoder and the stepper of the round, whose tokens must fit the model.
+// open makes the decoder and the stepper of the round, and the model by which its limits are reckoned. The tokens of
+// the round must fit the model.
 func (b *bencher) open() (err error) {
 	longest := b.Prompt + 3*b.Length + 1
 	if most := b.policy.Geometry().MaxPositions; most > 0 && longest > most {
@@ -142,7 +140,8 @@ func (b *bencher) open() (err error) {
 		return err
 	}
 	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
-	passes := train.PassesOf(b.policy, b.MicroTokens, true)
+	const apart = true // as for an objective that weighs each response by itself
+	passes := train.PassesOf(b.policy, b.MicroTokens, apart)
 	if b.env.Device() != "cpu" { // a run chooses it by the memory of the GPU
 		passes.StashBytes = b.parts.stashBytes()
 	}
@@ -162,7 +161,7 @@ func (b *bencher) close() {
 	}
 }
 
-// round runs and measures one round.
+// round runs and measures one round: rollout, steps and a checkpoint, between which memory is given back as in a run.
 func (b *bencher) round(ctx context.Context) (p phases, err error) {
 	began := time.Now()
 	prompts := b.prompts()
@@ -220,16 +219,15 @@ func (b *bencher) sample(ctx context.Context, prompts [][]int32, p *phases) ([]s
 // endOfResponse is the id that ends a response in these rounds.
 const endOfResponse = 0
 
-// A timedDecoder gives responses their planned lengths, whatever the model samples, and
-// counts the work of its steps.
+// A timedDecoder gives responses their planned lengths, whatever the model samples, and counts the work of its steps.
 type timedDecoder struct {
 	sampler.Decoder
 	model   limits.Model
 	prompt  int
-	lengths []int // lengths of the responses that have not begun
-	left    map[int]int
-	length  map[int]int
-	prefill float64 // seconds of computing prompts
+	lengths []int       // planned lengths of the responses that have not begun
+	left    map[int]int // tokens that the response in a slot still gets
+	length  map[int]int // tokens that a slot has in the cache
+	prefill float64     // seconds of computing prompts
 	work    limits.Work
 }
 
@@ -250,8 +248,8 @@ func (d *timedDecoder) Begin(rows []sampler.Row) error {
 	return err
 }
 
-// Step implements sampler.Decoder. It also adds the FLOPs and bytes that the step should take, by the tokens that its rows
-// have with this one, and sets the planned ends.
+// Step implements sampler.Decoder. It also adds the FLOPs and bytes that the step should take, by the tokens that its
+// rows have with this one, and sets the planned ends.
 func (d *timedDecoder) Step(rows []sampler.Row) error {
 	cached := 0
 	for _, r := range rows {
@@ -264,7 +262,8 @@ func (d *timedDecoder) Step(rows []sampler.Row) error {
 	return err
 }
 
-// end makes the last token of a response the end token, and changes any earlier end token.
+// end lets the responses in rows end as planned: it makes the last token of each the end token, and changes any
+// earlier end token.
 func (d *timedDecoder) end(rows []sampler.Row) {
 	for i := range rows {
 		next := &rows[i].Out.ID
@@ -276,7 +275,8 @@ func (d *timedDecoder) end(rows []sampler.Row) {
 	}
 }
 
-// learn takes the optimizer steps. Each has an equal part of the responses.
+// learn takes the optimizer steps, with random weights of tokens. Each has an equal part of the responses, shuffled.
+// It adds up the work of their forward passes.
 func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []sampler.Response) error {
 	r := rand.New(rand.NewPCG(3, 3))
 	r.Shuffle(len(responses), func(i, j int) { responses[i], responses[j] = responses[j], responses[i] })
@@ -304,7 +304,8 @@ func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []samp
 	return nil
 }
 
-// save writes a checkpoint to a folder as a run does, and waits for the disk.
+// save writes a checkpoint to a folder as a run does, waits for the disk, and notes how many bytes it has. It returns
+// the seconds until it was written.
 func (b *bencher) save(parent string) (seconds float64, err error) {
 	folder, err := rundir.Open(filepath.Join(parent, "run"), false)
 	if err != nil {

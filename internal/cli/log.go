@@ -25,8 +25,7 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	}))
 }
 
-// A LogFile is the log.txt of a run folder. Messages before the folder exists are held in
-// memory until Open.
+// A LogFile is the log.txt of a run folder. Messages before the folder exists are held in memory until Open.
 type LogFile struct {
 	mu     sync.Mutex
 	file   *os.File

@@ -13,8 +13,7 @@ import (
 const (
 	// lineEvery is how often progress is printed without a terminal.
 	lineEvery = 10 * time.Second
-	// barAfter is how long a task runs before it gets a bar, so that short tasks need
-	// none.
+	// barAfter is how long a task runs before it gets a bar, so that short tasks need none.
 	barAfter = 400 * time.Millisecond
 )
 
@@ -52,7 +51,7 @@ func StartProgress(w io.Writer, quiet bool, name, unit string, total int64) *Pro
 	return p
 }
 
-// open shows the bar.
+// open shows the bar, whose rate and time left count from the beginning of the task.
 func (p *Progress) open() {
 	counters, speed := decor.CountersNoUnit("%d/%d "+p.unit, decor.WCSyncSpace), decor.AverageSpeed(0, "%.1f/s", decor.WCSyncSpace)
 	if p.unit == "B" {
@@ -65,7 +64,6 @@ func (p *Progress) open() {
 		mpb.AppendDecorators(counters, speed, decor.Any(func(s decor.Statistics) string {
 			return timeLeft(s.Current, s.Total, time.Since(p.started))
 		}, decor.WCSyncSpace)))
-	// The rate counts from the beginning of the task, not of the bar.
 	p.bar.DecoratorAverageAdjust(p.started)
 }
 
@@ -97,6 +95,7 @@ func (p *Progress) Again() *Progress {
 	return again
 }
 
+// update notes how much is done and, now and then, shows it. p.mu is locked.
 func (p *Progress) update(done, total int64) {
 	p.done, p.total = done, total
 	now := p.now()
@@ -132,6 +131,7 @@ func (p *Progress) Finish() {
 	}
 }
 
+// printLine prints on one line how much is done, the rate and the time left.
 func (p *Progress) printLine() {
 	seconds := p.now().Sub(p.started).Seconds()
 	line := p.name + ": "

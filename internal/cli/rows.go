@@ -18,8 +18,8 @@ import (
 // maxLine bounds one line of JSONL input, in bytes, its newline included.
 const maxLine = 64 << 20
 
-// OpenInput opens the file called name for reading; "-" is stdin. The second result is
-// the name for messages. what is the kind of file, for messages.
+// OpenInput opens the file called name for reading; "-" is stdin. It also returns the name for messages, in which
+// what is the kind of file.
 func OpenInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
 	if name == "-" {
 		if IsTerminal(stdin) {
@@ -34,10 +34,9 @@ func OpenInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error
 	return f, name, nil
 }
 
-// EachRow decodes each line of r into a T and calls do with the row's index from 0, the
-// line's number from 1, and the row. It skips empty lines and ends at the first error; a
-// reading error names the place as name:line. Keys that T does not have are ignored, so
-// that rows may have further fields.
+// EachRow decodes each line of r into a T and calls do with the row's index from 0, the line's number from 1, and the
+// row. It skips empty lines and ends at the first error; one of reading names the place as name:line. Keys that T
+// does not have are ignored, so that rows may have further fields.
 func EachRow[T any](r io.Reader, name string, do func(index, number int, row T) error) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	for index, number := 0, 1; ; number++ {
@@ -65,9 +64,8 @@ func EachRow[T any](r io.Reader, name string, do func(index, number int, row T) 
 	}
 }
 
-// ReadLine returns the next line without its newline, which the last line need
-// not have. io.EOF means that there is no further line. A line that is not UTF-8 is an
-// error.
+// ReadLine returns the next line without its newline, which the last line need not have. io.EOF means that there is
+// no further line. A line that is not UTF-8 is an error.
 func ReadLine(in *bufio.Reader) ([]byte, error) {
 	line, err := files.ReadLine(in, maxLine)
 	switch {
@@ -90,9 +88,9 @@ type Answers struct {
 	Lines    int       // lines of one answer; 0 means one
 	Numbered bool      // the line of an error states the row's index, as other lines do
 
-	first  error
-	count  int // the number of errors
-	failed map[int]bool
+	first  error          // the first of the errors
+	count  int            // the number of errors
+	failed map[int]bool   // rows that have a line with their error alone
 	ended  map[[2]int]any // lines that wait to be written, by row and line
 	next   [2]int         // the row and line to write next
 }
@@ -106,7 +104,7 @@ func (a *Answers) Give(row, k int, line any) error {
 	return a.Flush()
 }
 
-// Fail answers a row, which stands in the line number of the input, with its error.
+// Fail answers a row with its error. number is that of the line of the input in which the row stands.
 func (a *Answers) Fail(row, number int, err error) error {
 	if a.failed == nil {
 		a.failed = map[int]bool{}

@@ -23,11 +23,11 @@ type Turns struct {
 	Typed  bool // the turns are typed on a terminal
 
 	signals chan os.Signal
-	presses int // of Ctrl-C since the newest line
-	lines   chan typedLine
-	read    func() (string, error)
-	restore func() // gives the terminal back as it was
-	pending bool   // a line is being read
+	presses int                    // of Ctrl-C since the newest line
+	lines   chan typedLine         // the line that Next has asked for
+	read    func() (string, error) // reads a line; errPressed if Ctrl-C ended it
+	restore func()                 // gives the terminal back as it was
+	pending bool                   // a line is being read
 }
 
 // A typedLine is a line, or the error of reading it.
@@ -39,8 +39,9 @@ type typedLine struct {
 // errPressed is the error of a line that Ctrl-C ended.
 var errPressed = errors.New("interrupted")
 
-// ReadTurns reads turns, with line editing where both ends are a terminal. prompts is where it asks
-// for a line without editing.
+// ReadTurns reads turns from in: with line editing where in and the output to are a terminal, else line by line, for
+// which it asks on prompts if they are typed. Signals no longer end the program: Next and Answering handle them,
+// until Close.
 func ReadTurns(in io.Reader, to, prompts io.Writer) *Turns {
 	out := Screen(to)
 	t := &Turns{signals: make(chan os.Signal, 8), Typed: IsTerminal(in), lines: make(chan typedLine, 1), restore: func() {}}
@@ -72,7 +73,7 @@ func (t *Turns) Close() {
 	t.restore()
 }
 
-// edit reads lines with line editing. The terminal is raw only while it does.
+// edit has t read lines with line editing. The terminal is raw only while it does. Pasted lines are one turn.
 func (t *Turns) edit(in, out *os.File) {
 	keys := &keyReader{in: in}
 	line := term.NewTerminal(struct {
@@ -107,7 +108,7 @@ func (t *Turns) edit(in, out *os.File) {
 			if !errors.Is(err, term.ErrPasteIndicator) {
 				return text, err
 			}
-			text += "\n" // pasted lines are one turn
+			text += "\n"
 		}
 	}
 }
@@ -143,10 +144,11 @@ func (k *keyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Next returns the next turn; io.EOF means that there are no more.
+// Next returns the next turn, without space around it; empty lines are none. io.EOF means that there are no more, or
+// that the user has pressed Ctrl-C twice. A signal, but Ctrl-C of a user who types, ends it with an Interrupted.
 func (t *Turns) Next(ctx context.Context) (string, error) {
 	for {
-		if !t.pending {
+		if !t.pending { // a line that was asked for before may still be coming
 			t.pending = true
 			go func() {
 				text, err := t.read()
@@ -164,7 +166,7 @@ func (t *Turns) Next(ctx context.Context) (string, error) {
 				continue
 			case line.err != nil:
 				if t.Typed && line.err == io.EOF {
-					fmt.Fprintln(os.Stderr)
+					fmt.Fprintln(os.Stderr) // the prompt stands on a line that Ctrl-D does not end
 				}
 				return "", line.err
 			}
@@ -198,8 +200,8 @@ func (t *Turns) press() (leave bool) {
 // leftBy is the error of a chat that a signal ended.
 func leftBy(s os.Signal) error { return Interrupted{Signal: s, Next: "the conversation is gone"} }
 
-// Answering returns a context that Ctrl-C cancels while an answer is sampled. done
-// releases it, and returns an error if a signal ends the chat.
+// Answering returns a context that Ctrl-C cancels while an answer is sampled. done releases it, and returns an error
+// if a signal ends the chat: Ctrl-C a second time, or another one.
 func (t *Turns) Answering() (ctx context.Context, done func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, finished := make(chan struct{}), make(chan error)

@@ -19,11 +19,10 @@ import (
 	"golang.org/x/term"
 )
 
-// A Visible writes text such that a terminal shows it and obeys no sequence in it. Names
-// of files, messages of a hub and texts of models come from outside and may hold
-// sequences that move the cursor, rename the window or answer for the user, and marks
-// that turn the direction of a line around; their characters are written as \x1b or
-// \u202e. Newlines and tabs stay.
+// A Visible writes text such that a terminal shows it and obeys no sequence in it. Names of files, messages of a hub
+// and texts of models come from outside and may hold sequences that move the cursor, rename the window or answer for
+// the user, and marks that turn the direction of a line around; their characters are written as \x1b or \u202e.
+// Newlines and tabs stay.
 type Visible struct {
 	To     io.Writer
 	Failed error // the error of the last Write that failed
@@ -32,28 +31,27 @@ type Visible struct {
 	deaf bool   // a reader that went away is not an error
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It holds back the first bytes of a character at the end, which the next Write completes.
 func (v *Visible) Write(p []byte) (int, error) {
 	text := p
 	if len(v.part) > 0 {
 		text = append(v.part, p...)
 	}
-	whole := len(text)
+	complete := len(text) // the bytes of complete characters
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
 			if !utf8.FullRune(tail) {
-				whole -= n
+				complete -= n
 			}
 			break
 		}
 	}
-	v.part = append([]byte(nil), text[whole:]...)
-	_, err := io.WriteString(v.To, escaped(string(text[:whole])))
+	v.part = append([]byte(nil), text[complete:]...)
+	_, err := io.WriteString(v.To, escaped(string(text[:complete])))
 	return len(p), v.ignore(err)
 }
 
-// ignore drops the error of a reader that went away if v is deaf, and returns other
-// errors.
+// ignore drops the error of a reader that went away if v is deaf, and returns other errors.
 func (v *Visible) ignore(err error) error {
 	if v.deaf && errors.Is(err, syscall.EPIPE) {
 		return nil
@@ -64,9 +62,8 @@ func (v *Visible) ignore(err error) error {
 	return err
 }
 
-// escaped returns the text with its control characters, marks of direction and bytes that
-// are not UTF-8 written as escapes. Within JSON, where control characters are escaped
-// already, the result is JSON of the same value.
+// escaped returns the text with its control characters, marks of direction and bytes that are not UTF-8 written as
+// escapes. Within JSON, where control characters are escaped already, the result is JSON of the same value.
 func escaped(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
 		return text
@@ -143,8 +140,7 @@ func (w rawWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteLine writes one JSON object as a line in a single write, so that finished lines
-// stay if the program is killed.
+// WriteLine writes one JSON object as a line in a single write, so that finished lines stay if the program is killed.
 func WriteLine(w io.Writer, row any) error {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
@@ -156,9 +152,9 @@ func WriteLine(w io.Writer, row any) error {
 	return err
 }
 
-// ErrorLines splits joined errors into lines, so that each can be printed after the
-// program's name. A newline inside a name begins no new line, and long quotations are
-// shortened.
+// ErrorLines splits joined errors into lines, so that each can be printed after the program's name. A newline inside
+// a name begins no new line, and long quotations are shortened; names are args, of the command line, and the path of
+// err.
 func ErrorLines(err error, args []string) []string {
 	text := strings.TrimRight(err.Error(), "\n")
 	if at, ok := errors.AsType[*fs.PathError](err); ok {

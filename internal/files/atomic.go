@@ -21,11 +21,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Fault lets tests simulate a disk that is full or slow, or a process that is
-// killed. If it is not nil, it is called before each operation that changes a
-// file, with the operation (create, write, sync, rename, mkdir, remove, append,
-// truncate) and the path. An error that it returns becomes the operation's error;
-// a failed write leaves half of its bytes. Set it before anything is written.
+// Fault lets tests simulate a disk that is full or slow, or a process that is killed. If it is not nil, it is called
+// before each operation that changes a file, with the operation (create, write, sync, rename, mkdir, remove, append,
+// truncate) and the path. An error that it returns becomes the operation's error; a failed write leaves half of its
+// bytes. Set it before anything is written.
 var Fault func(op, path string) error
 
 // FaultOf calls Fault, if it is set, and returns its error.
@@ -36,19 +35,18 @@ func FaultOf(op, path string) error {
 	return Fault(op, path)
 }
 
-// A steady is a file that the system writes to the disk while later bytes arrive. It
-// calls Fault before each write. It offers no other way to write, which would bypass
-// that.
+// A steady is a file that the system writes to the disk while later bytes arrive. It calls Fault before each write.
+// It offers no other way to write, which would bypass that.
 type steady struct {
 	file             *os.File
 	sum              hash.Hash // hash of the bytes written, or nil
-	written, started int64     // bytes given to the system, and bytes that it was told to write to the disk
+	written, started int64     // bytes given to the system, and those of them that it was told to write to the disk
 }
 
-// atOnce is how many bytes a steady gives to the system before it asks to have them
-// written.
+// atOnce is how many bytes a steady gives to the system before it asks to have them written.
 const atOnce = 32 << 20
 
+// Write implements io.Writer. If Fault fails, half of the bytes are written, as by a disk that is full.
 func (f *steady) Write(p []byte) (n int, err error) {
 	if err := FaultOf("write", f.file.Name()); err != nil {
 		n, _ := f.file.Write(p[:len(p)/2])
@@ -61,7 +59,7 @@ func (f *steady) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 		if f.written-f.started >= atOnce {
-			startWriting(f.file, f.started, f.written-f.started)
+			startWriteback(f.file, f.started, f.written-f.started)
 			f.started = f.written
 		}
 	}
@@ -80,10 +78,9 @@ func (f *steady) put(part []byte) (int, error) {
 	return f.file.Write(part)
 }
 
-// WriteFile replaces the content of path atomically with what write writes: after a
-// failure, path has its old content. The bytes go to a hidden file beside path, which is
-// synced and then renamed to path. Links are followed. If path is a device or a pipe, the
-// bytes are written to it.
+// WriteFile replaces the content of path atomically with what write writes: after a failure, path has its old
+// content. The bytes go to a hidden file beside path, which is synced and then renamed to path. Links are followed.
+// If path is a device or a pipe, the bytes are written to it.
 func WriteFile(path string, write func(io.Writer) error) error {
 	to, info, err := destination(path)
 	switch {
@@ -102,11 +99,11 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	return err
 }
 
-// destination returns the path that the links of path lead to, with a nil FileInfo if
-// nothing is there yet. /dev/stdout and the like may lead to a pipe without a name.
+// destination returns the path that the links of path lead to and what is there, nil if nothing is. /dev/stdout and
+// the like may lead to a pipe without a name, which has to be opened by the link.
 func destination(path string) (string, fs.FileInfo, error) {
 	given := path
-	for range 40 {
+	for range 40 { // as many links as Linux follows
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			return path, nil, nil
@@ -133,7 +130,7 @@ func destination(path string) (string, fs.FileInfo, error) {
 	return "", nil, fmt.Errorf("the links from %s do not end", given)
 }
 
-// writeStream writes to a device or a pipe.
+// writeStream writes to a device or a pipe, whose reader may take pipeWait to come.
 func writeStream(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|noWait, 0)
 	for began := time.Now(); errors.Is(err, syscall.ENXIO) && time.Since(began) < pipeWait; {
@@ -149,8 +146,8 @@ func writeStream(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// writeFile replaces the file at path by what write writes, and adds that to sum unless it is nil.
-// Unless synced, a power failure may lose the new content.
+// writeFile replaces the file at path by what write writes, and adds that to sum unless it is nil. Unless synced, a
+// power failure may lose the new content; a failure of write never changes the old one.
 func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) error) (err error) {
 	tmp := temporary(path)
 	if err := FaultOf("create", tmp); err != nil {
@@ -167,7 +164,7 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 			err = fmt.Errorf("files: write %s: %w", path, err)
 		}
 	}()
-	release, err := keep(tmp)
+	release, err := lockTemporary(tmp)
 	if err != nil {
 		return err
 	}
@@ -177,7 +174,7 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 		return err
 	}
 	if !synced {
-		startWriting(f, out.started, out.written-out.started)
+		startWriteback(f, out.started, out.written-out.started)
 	} else if err := errors.Join(FaultOf("sync", tmp), f.Sync()); err != nil {
 		return err
 	}
@@ -185,7 +182,7 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 		return err
 	}
 	if !synced {
-		return rename(tmp, path)
+		return renameUnsynced(tmp, path)
 	}
 	return Rename(tmp, path)
 }
@@ -202,9 +199,8 @@ type Draft struct {
 	sums sync.Map // SHA-256 in hexadecimal, by name with slashes
 }
 
-// WriteFile writes a file of the folder; its name may have folders in front. The file is
-// not synced: WriteFolder syncs all files at the end, when the disk has most of their
-// bytes.
+// WriteFile writes a file of the folder; its name may have folders in front. The file is not synced: WriteFolder
+// syncs all files at the end, when the disk has most of their bytes.
 func (d *Draft) WriteFile(name string, write func(io.Writer) error) error {
 	path := filepath.Join(d.Dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -229,10 +225,9 @@ func (d *Draft) Sum(name string) (sum string, ok bool) {
 	return sum, ok
 }
 
-// WriteFolder creates the folder dir atomically. It calls fill with a temporary folder,
-// syncs every file in it, however it was written, and renames the folder to dir. It
-// overwrites nothing: a dir that exists and is not empty is an error (fs.ErrExist).
-// Missing parents are created. A killed process leaves at most a hidden folder
+// WriteFolder creates the folder dir atomically. It calls fill with a temporary folder, syncs every file in it,
+// however it was written, and renames the folder to dir. It overwrites nothing: a dir that exists and is not empty is
+// an error (fs.ErrExist). Missing parents are created. A killed process leaves at most a hidden folder
 // ".NAME.tmp-..." beside dir, which the next call removes.
 func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	if dir, err = filepath.Abs(dir); err == nil {
@@ -261,7 +256,7 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 			os.RemoveAll(tmp)
 		}
 	}()
-	release, err := keep(tmp)
+	release, err := lockTemporary(tmp)
 	if err != nil {
 		return fmt.Errorf("files: write folder %s: %w", dir, err)
 	}
@@ -283,7 +278,7 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	return nil
 }
 
-// MakeFolder makes a folder and the missing ones above it. They survive a power failure
+// MakeFolder makes a folder and the missing ones above it, whose names it syncs, so that they survive a power failure
 // after it returns.
 func MakeFolder(dir string) error {
 	var missing []string
@@ -302,16 +297,16 @@ func MakeFolder(dir string) error {
 	return err
 }
 
-// Rename is os.Rename that calls Fault first. The new name survives a power failure after
-// it returns.
+// Rename is os.Rename that calls Fault first. The new name survives a power failure after it returns.
 func Rename(from, to string) error {
-	if err := rename(from, to); err != nil {
+	if err := renameUnsynced(from, to); err != nil {
 		return err
 	}
 	return syncFolder(filepath.Dir(to))
 }
 
-func rename(from, to string) error {
+// renameUnsynced is Rename, but a power failure may undo it.
+func renameUnsynced(from, to string) error {
 	if err := FaultOf("rename", to); err != nil {
 		return err
 	}
@@ -324,8 +319,7 @@ func Temporary(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.Contains(name, ".tmp-")
 }
 
-// checkVacant reports whether dir exists. It is an error if dir exists and is not
-// an empty folder.
+// checkVacant reports whether dir exists. It is an error if dir exists and is not an empty folder.
 func checkVacant(dir string) (exists bool, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -346,10 +340,9 @@ func temporary(path string) string {
 	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.tmp-%08x", filepath.Base(path), rand.Uint32()))
 }
 
-// keep locks a temporary file or folder until release, so that removeStale of another
-// process does not remove it. Windows cannot rename open files, so there nothing is
-// locked, and removeStale does nothing.
-func keep(tmp string) (release func(), err error) {
+// lockTemporary locks a temporary file or folder until release, so that removeStale of another process does not
+// remove it. Windows cannot rename open files, so there nothing is locked, and removeStale does nothing.
+func lockTemporary(tmp string) (release func(), err error) {
 	if goruntime.GOOS == "windows" {
 		return func() {}, nil
 	}
@@ -359,8 +352,8 @@ func keep(tmp string) (release func(), err error) {
 	return func() { l.Close() }, err
 }
 
-// removeStale removes the temporary files and folders that killed processes left when they
-// wrote path.
+// removeStale removes the temporary files and folders that killed processes left when they wrote path: those that
+// nobody has locked.
 func removeStale(path string) {
 	if goruntime.GOOS == "windows" {
 		return
@@ -400,8 +393,7 @@ func syncTree(root string) error {
 	})
 }
 
-// syncFolder syncs a folder's list of names to the disk. Windows has no such
-// operation and does not need it.
+// syncFolder syncs a folder's list of names to the disk. Windows has no such operation and does not need it.
 func syncFolder(dir string) error {
 	if goruntime.GOOS == "windows" {
 		return nil

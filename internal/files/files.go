@@ -1,8 +1,7 @@
-// Package files opens files from elsewhere: those of a model, a data set, a run. A file
-// has to be regular, since opening a named pipe waits for a writer and a device has no
-// end. A file that is read into memory has a size limit, which is checked first. Links of
-// a folder may not lead out of it: a model from elsewhere could have a file that is a
-// link to a private one.
+// Package files opens files from elsewhere: those of a model, a data set, a run. A file has to be regular, since
+// opening a named pipe waits for a writer and a device has no end. A file that is read into memory has a size limit,
+// which is checked first. Links of a folder may not lead out of it: a model from elsewhere could have a file that is
+// a link to a private one.
 package files
 
 import (
@@ -19,8 +18,7 @@ import (
 	"time"
 )
 
-// Open opens a regular file for reading. It follows links: path is what the user
-// named.
+// Open opens a regular file for reading. It follows links: path is what the user named.
 func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -33,8 +31,8 @@ func Open(path string) (*os.File, error) {
 	return checkOpened(f, err, path)
 }
 
-// checkOpened checks the opened file: another process may have replaced a regular file.
-// Opening it did not wait.
+// checkOpened checks a file that was opened without waiting, again: since Open looked, another process may have
+// replaced a regular file by a pipe. err is the error of opening it.
 func checkOpened(f *os.File, err error, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
@@ -81,6 +79,8 @@ type pipe struct {
 
 func (p *pipe) Close() error { return p.file.Close() }
 
+// Read implements io.Reader. A pipe that no writer has opened reads as ended: until the deadline, Read waits for a
+// first byte.
 func (p *pipe) Read(b []byte) (n int, err error) {
 	for {
 		n, err = p.file.Read(b)
@@ -97,9 +97,8 @@ func (p *pipe) Read(b []byte) (n int, err error) {
 	}
 }
 
-// Append opens, or makes, a regular file to read it and to append to it. path may not be
-// a link, which could lead the writes elsewhere. The file's name survives a power failure
-// after it returns.
+// Append opens, or makes, a regular file to read it and to append to it. path may not be a link, which could lead the
+// writes elsewhere. The file's name survives a power failure after it returns.
 func Append(path string) (*os.File, error) {
 	info, missing := os.Lstat(path)
 	if missing == nil && !info.Mode().IsRegular() {
@@ -137,8 +136,8 @@ func Sum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// readAll reads f and closes it, unless err says that opening failed. path names the file in
-// errors.
+// readAll reads f, of at most limit bytes, and closes it, unless failed says why it could not be opened. path names
+// the file in errors. It refuses a file that is Foreign.
 func readAll(f fs.File, failed error, path string, limit int64) ([]byte, error) {
 	if failed != nil {
 		return nil, failed
@@ -174,10 +173,9 @@ func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	return readAll(f, err, name, limit)
 }
 
-// A Folder opens the files of one folder. Names are relative to it, with the system's
-// separators. Links may lead to anything in the folder, but not out of it. The one
-// exception is Hugging Face's cache: the files of ROOT/snapshots/REVISION, and of folders
-// in it, may be links to files in ROOT/blobs.
+// A Folder opens the files of one folder. Names are relative to it, with the system's separators. Links may lead to
+// anything in the folder, but not out of it. The one exception is Hugging Face's cache: the files of
+// ROOT/snapshots/REVISION, and of folders in it, may be links to files in ROOT/blobs.
 type Folder struct {
 	dir  string
 	real string // the folder's path without links
@@ -218,7 +216,7 @@ func (f *Folder) Open(name string) (*os.File, error) {
 		return nil, withPath(path, err)
 	}
 	root, within := f.root, inside(f.real, target)
-	if within == "" {
+	if within == "" { // a link leads out of the folder: it may lead to the blobs of Hugging Face's cache alone
 		blobs := blobsOf(f.real)
 		if within = inside(blobs, target); within == "" {
 			return nil, &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("a link leads out of the folder, to %s; copy the file into the folder", target)}
@@ -228,8 +226,7 @@ func (f *Folder) Open(name string) (*os.File, error) {
 		}
 		defer root.Close()
 	}
-	// target has no links. If another process puts a link there now, root refuses one
-	// that leads out.
+	// target has no links. If another process puts a link there now, root refuses one that leads out.
 	info, err := root.Lstat(within)
 	if err != nil {
 		return nil, withPath(path, err)
@@ -244,9 +241,8 @@ func (f *Folder) Open(name string) (*os.File, error) {
 	return checkOpened(opened, nil, path)
 }
 
-// Under returns the path without links of a folder under root; dir may be relative to
-// root. It refuses a folder outside of root, without reading it, and one in which a link
-// leads out of root.
+// Under returns the path without links of the folder path under root; path may be relative to root. It refuses a
+// folder outside of root, without reading it, and one in which a link leads out of root.
 func Under(root, path string) (string, error) {
 	given, err := filepath.Abs(root)
 	if err != nil {
@@ -369,8 +365,7 @@ func OpenIn(path string) (*os.File, error) {
 	return folder.Open(filepath.Base(path))
 }
 
-// ReadIn returns the content of a regular file of a folder, of at most limit
-// bytes; see OpenIn.
+// ReadIn returns the content of a regular file of a folder, of at most limit bytes; see OpenIn.
 func ReadIn(path string, limit int64) ([]byte, error) {
 	f, err := OpenIn(path)
 	return readAll(f, err, path, limit)
@@ -412,9 +407,8 @@ func Content[T string | []byte](text T) func(io.Writer) error {
 	}
 }
 
-// ReadLine returns the next line with its newline, valid until the next call; appending
-// to it copies it. A last line without a newline comes with io.EOF, and the first bytes
-// of a line longer than most with bufio.ErrTooLong.
+// ReadLine returns the next line with its newline, valid until the next call; appending to it copies it. A last line
+// without a newline comes with io.EOF, and of a line longer than most its first bytes with bufio.ErrTooLong.
 func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
@@ -431,9 +425,8 @@ func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// EachLine calls do for each complete line of the file that OpenIn opens. An error names
-// the file and the line. A last line without a newline is left out: a process may still
-// be writing it.
+// EachLine calls do for each complete line of the file that OpenIn opens. An error names the file and the line. A
+// last line without a newline is left out: a process may still be writing it.
 func EachLine(path string, most int, do func(line []byte) error) error {
 	f, err := OpenIn(path)
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Lock waits until this process alone holds the file at path, with the kind of lock that
-// Hugging Face's Python client takes. The system releases it when the process ends,
-// however it ends. wait, which may be nil, is called once if another process holds the
-// lock; its error ends the wait. On a file system without locks, Lock takes none.
+// Lock waits until this process alone holds the file at path, with the kind of lock that Hugging Face's Python client
+// takes. The system releases it when the process ends, however it ends. wait, which may be nil, is called once if
+// another process holds the lock; its error ends the wait. On a file system without locks, Lock takes none.
 func Lock(ctx context.Context, path string, wait func() error) (unlock func(), err error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, notRegular(path) // opening a pipe would wait

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startWriting asks the system to begin writing n bytes of a file, from byte from on, to
+// startWriteback asks the system to begin writing n bytes of a file, from byte from on, to
 // the disk. It does not wait. A system that refuses begins when the file is synced.
-func startWriting(f *os.File, from, n int64) {
+func startWriteback(f *os.File, from, n int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), from, n, unix.SYNC_FILE_RANGE_WRITE)
 }

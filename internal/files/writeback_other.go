@@ -4,5 +4,5 @@ package files
 
 import "os"
 
-// startWriting does nothing: this system begins when the file is synced.
-func startWriting(*os.File, int64, int64) {}
+// startWriteback does nothing: this system begins when the file is synced.
+func startWriteback(*os.File, int64, int64) {}

@@ -26,14 +26,12 @@ func Text(n int64) string {
 	return fmt.Sprintf("%d kB", (n+999)/1000)
 }
 
-// TakesTurns says whether the cache of rollouts and the activations of steps share the
-// host's memory in turn, for a model with this number of parameters. A smaller model has
-// little of either, and short rounds.
+// TakesTurns says whether the cache of rollouts and the activations of steps share the host's memory in turn, for a
+// model with this number of parameters. A smaller model has little of either, and short rounds.
 func TakesTurns(parameters int) bool { return parameters >= 16<<20 }
 
-// GiveBack returns memory that from releases to the system if TakesTurns: the cache
-// during steps, and activations during sampling. It also collects Go's garbage, which
-// nothing else would do, since a step allocates little.
+// GiveBack returns memory that from releases to the system if TakesTurns: the cache during steps, and activations
+// during sampling. It also collects Go's garbage, which nothing else would do, since a step allocates little.
 func GiveBack(parameters int, from interface{ Release() }) {
 	if TakesTurns(parameters) {
 		from.Release()

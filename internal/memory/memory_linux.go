@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Peak returns the most memory that this process has had resident, 0 if
-// that is unknown.
+// Peak returns the most memory that this process has had resident, 0 if that is unknown.
 func Peak() int64 { return procBytes("/proc/self/status", "VmHWM:") }
 
 // Available returns the memory that this process may still take without

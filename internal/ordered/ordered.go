@@ -12,10 +12,9 @@ import (
 	"onering/internal/strict"
 )
 
-// A Scanner reads JSON text without building values. A tokenizer.json is 5 MB, mostly of
-// two flat collections, and encoding/json takes several times longer for them than the
-// rest of loading. The Scanner checks only what it needs to find the end of a value:
-// encoding/json can check the text or a part of it further.
+// A Scanner reads JSON text without building values. A tokenizer.json is 5 MB, mostly of two flat collections, and
+// encoding/json takes several times longer for them than the rest of loading. The Scanner checks only what it needs
+// to find the end of a value: encoding/json can check the text or a part of it further.
 type Scanner struct {
 	Data []byte
 	Pos  int
@@ -62,7 +61,7 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Text reads a string. The result may share memory with data.
+// Text reads a string. The result may share memory with Data.
 func (s *Scanner) Text() ([]byte, error) {
 	if err := s.expect('"'); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func (s *Scanner) Text() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// skipToQuote moves past the quote that ends a string.
+// skipToQuote moves past the quote that ends a string, and reports whether the string has escapes.
 func (s *Scanner) skipToQuote() (escaped bool, err error) {
 	for s.Pos < len(s.Data) {
 		switch s.Data[s.Pos] {
@@ -98,8 +97,7 @@ func (s *Scanner) skipToQuote() (escaped bool, err error) {
 	return false, errTruncated
 }
 
-// Members reads an object, calling member for each key with s at its value;
-// member must read the value.
+// Members reads an object, calling member for each key with s at its value; member must read the value.
 func (s *Scanner) Members(member func(key []byte) error) error {
 	return s.list('{', '}', func() error {
 		key, err := s.Text()
@@ -173,10 +171,9 @@ func (s *Scanner) Raw() (json.RawMessage, error) {
 	return bytes.TrimRight(s.Data[start:s.Pos], " \t\r\n"), nil
 }
 
-// EachMember calls f for every member of the JSON object that data holds, in the order of
-// the text: key, the value's text, and the offset of that text in data. It refuses text
-// that other readers may read differently: a repeated key at any depth, text that is not
-// UTF-8, anything after the object. It stops at f's first error.
+// EachMember calls f for every member of the JSON object that data holds, in the order of the text: key, the value's
+// text, and the offset of that text in data. It refuses text that other readers may read differently: a repeated key
+// at any depth, text that is not UTF-8, anything after the object. It stops at f's first error.
 func EachMember(data []byte, f func(key string, value []byte, at int) error) error {
 	if !utf8.Valid(data) {
 		return errors.New("not UTF-8")

@@ -19,14 +19,12 @@ import (
 // A Run is what a config of a peer means here.
 type Run struct {
 	Settings []Setting // in the order of a run file
-	// Notes say where the peer's code differs from its paper or its keys, and which of the
-	// two the settings follow.
+	// Notes say where the peer's code differs from its paper or its keys, and which of the two the settings follow.
 	Notes []string
 	// Refused are the keys that no setting means the same as. If there are any, the run file
 	// would train with another gradient.
 	Refused []Refusal
-	// Aside are keys without an effect on what is learned, such as those of devices, logging
-	// and saving.
+	// Aside are keys without an effect on what is learned, such as those of devices, logging and saving.
 	Aside []string
 }
 
@@ -88,47 +86,45 @@ func literal(v any) string {
 	return fmt.Sprint(v)
 }
 
-// A config is a peer's config while it is translated: its values by dotted key. Each read of
-// a key takes it out of rest.
+// A config is a peer's config while it is translated: its values by dotted key. Each read of a key takes it out of unread.
 type config struct {
 	Run
 	values map[string]any
-	rest   map[string]bool
+	unread map[string]bool
 }
 
-// newConfig reads a mapping in YAML, of which JSON is a part. Keys of inner mappings are
-// joined by dots.
+// newConfig reads a mapping in YAML, of which JSON is a part. Keys of inner mappings are joined by dots.
 func newConfig(text []byte) (*config, error) {
 	var top map[string]any
 	if err := yaml.Unmarshal(text, &top); err != nil {
 		return nil, fmt.Errorf("not a mapping in YAML or JSON: %v", err)
 	}
-	c := &config{values: map[string]any{}, rest: map[string]bool{}}
+	c := &config{values: map[string]any{}, unread: map[string]bool{}}
 	c.flatten("", top)
 	return c, nil
 }
 
+// flatten notes the values of m, and of the mappings in it, by their keys with prefix in front.
 func (c *config) flatten(prefix string, m map[string]any) {
 	for key, value := range m {
 		if inner, ok := value.(map[string]any); ok && len(inner) > 0 {
 			c.flatten(prefix+key+".", inner)
 			continue
 		}
-		c.values[prefix+key], c.rest[prefix+key] = value, true
+		c.values[prefix+key], c.unread[prefix+key] = value, true
 	}
 }
 
-// take returns the value of a key, nil if it is not given or null. A key that nobody takes is
-// refused by finish.
+// take returns the value of a key, nil if it is not given or null. A key that nobody takes is refused by finish.
 func (c *config) take(key string) any {
-	delete(c.rest, key)
+	delete(c.unread, key)
 	return c.values[key]
 }
 
 // passOver takes keys whose values have no effect here, or were read by another name.
 func (c *config) passOver(keys ...string) {
 	for _, key := range keys {
-		delete(c.rest, key)
+		delete(c.unread, key)
 	}
 }
 
@@ -149,7 +145,7 @@ func (c *config) number(key string, otherwise float64) float64 {
 	switch v := c.take(key).(type) {
 	case nil:
 		return otherwise
-	case bool, []any:
+	case bool, []any: // no numbers
 	default:
 		if x, err := strconv.ParseFloat(fmt.Sprint(v), 64); err == nil {
 			return x
@@ -159,7 +155,7 @@ func (c *config) number(key string, otherwise float64) float64 {
 	return otherwise
 }
 
-// count returns the whole number of a key, or its default.
+// count returns the whole number of a key, or its default, also if it is another number, which is refused.
 func (c *config) count(key string, otherwise int) int {
 	x := c.number(key, float64(otherwise))
 	if x != math.Trunc(x) || math.Abs(x) > 1<<40 {
@@ -209,7 +205,8 @@ func (c *config) setIf(condition bool, key string, value any) {
 	}
 }
 
-// carry sets a number that has the same meaning here, unless it is the usual one, with which both do without.
+// carry sets the number of key as our setting of the same meaning, unless it is the usual one, the default of both.
+// It reports whether it did.
 func (c *config) carry(key, ours string, usual float64) (given bool) {
 	x := c.number(key, usual)
 	c.setIf(x != usual, ours, x)
@@ -233,10 +230,11 @@ func (c *config) refuseUnless(key string, value any, reason string) {
 	}
 }
 
-// takeBelow returns the keys of a mapping that nobody took yet, which it marks as read, in alphabetical order.
+// takeBelow returns, in alphabetical order, the keys of a mapping that were not read yet, without that of the
+// mapping. It marks them as read.
 func (c *config) takeBelow(key string) (keys []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.values)) {
-		if inner, ok := strings.CutPrefix(name, key+"."); ok && c.rest[name] {
+		if inner, ok := strings.CutPrefix(name, key+"."); ok && c.unread[name] {
 			c.passOver(name)
 			keys = append(keys, inner)
 		}
@@ -281,7 +279,7 @@ func (c *config) rewards(keys ...string) {
 	}
 }
 
-// data sets the files of problems.
+// data sets the files of problems, for which a placeholder stands if there are none.
 func (c *config) data(files []string) {
 	switch len(files) {
 	case 0:
@@ -302,7 +300,8 @@ func (c *config) divided(key string, a, b int, reason string) int {
 	return a / b
 }
 
-// rounds sets the length of the run: steps if they are given, else passes over rows of data.
+// rounds sets the length of the run in rounds: steps if they are given, of which perRound make a round, else so many
+// passes over rows of data, of which a round takes prompts. passesKey is the key that is refused if neither is known.
 func (c *config) rounds(steps, perRound int, passes float64, rows, prompts int, passesKey string) {
 	switch {
 	case steps > 0:
@@ -317,7 +316,8 @@ func (c *config) rounds(steps, perRound int, passes float64, rows, prompts int, 
 	}
 }
 
-// schedule sets the learning rate's course. Names are those of transformers.
+// schedule sets the learning rate's course by its name in transformers, which stands in key. warmup is a number of
+// steps or, below 1, a share of them, as optimizer.warmup is.
 func (c *config) schedule(key, shape string, warmup float64) {
 	c.setIf(warmup > 0, "optimizer.warmup", whole(warmup))
 	switch shape {
@@ -338,10 +338,10 @@ func whole(x float64) any {
 	return x
 }
 
-// finish sorts what was not read into keys without an effect, by the given beginnings, and
-// refused ones.
+// finish sorts the keys that were not read into those that are without an effect, which begin like one of aside, and
+// refused ones, and returns the Run.
 func (c *config) finish(peer string, aside []string) *Run {
-	for key := range c.rest {
+	for key := range c.unread {
 		if c.values[key] == nil || isAside(key, aside) {
 			c.Aside = append(c.Aside, key)
 		} else {

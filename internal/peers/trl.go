@@ -14,9 +14,8 @@ var (
 	hubData = regexp.MustCompile(`^[\w-][\w.-]*/[\w.-]+$`)
 )
 
-// TRL returns the run that arguments of TRL 1.16.0's GRPOConfig mean, in YAML or JSON.
-// processes is how many processes the run has there, and rows how many rows the data has, 0
-// if that is not known.
+// TRL returns the run that arguments of TRL 1.16.0's GRPOConfig mean, in YAML or JSON. processes is how many
+// processes the run has there, and rows how many rows the data has, 0 if that is not known.
 func TRL(text []byte, processes, rows int) (*Run, error) {
 	c, err := newConfig(text)
 	if err != nil {
@@ -73,19 +72,19 @@ var trlAside = strings.Fields(`output_dir overwrite_output_dir logging_ log_ sav
 // trl is a config of TRL with what its counts come to.
 type trl struct {
 	*config
-	prompts    int // problems of a round, which TRL calls a generation
-	batch      int // responses of an optimizer step
-	steps      int // optimizer steps of a round
-	iterations int // passes over a round
-	sequence   bool
+	prompts    int  // problems of a round, which TRL calls a generation
+	batch      int  // responses of an optimizer step
+	steps      int  // optimizer steps of a round
+	iterations int  // passes over a round
+	sequence   bool // the ratio is of the whole response
 }
 
-// sizes reads how many responses a generation and a step have.
+// sizes reads how many responses a generation, our round, and an optimizer step have.
 func (t *trl) sizes(processes int) {
 	if t.given("generation_batch_size") && t.given("steps_per_generation") {
 		t.refuse("generation_batch_size", "TRL takes it or steps_per_generation, not both")
 	}
-	device := t.count("per_device_train_batch_size", 8) * processes
+	device := t.count("per_device_train_batch_size", 8) * processes // responses of a pass on all devices
 	accumulate := t.count("gradient_accumulation_steps", 1)
 	generation := t.count("generation_batch_size", device*t.count("steps_per_generation", accumulate))
 	samples := t.count("num_generations", 8)
@@ -111,7 +110,7 @@ func (t *trl) rollout() {
 	}
 	t.setIf(t.given("max_prompt_length"), "rollout.max_prompt_tokens", t.count("max_prompt_length", 0))
 	t.set("rollout.max_new_tokens", t.count("max_completion_length", 512))
-	if t.steps > 1 || t.on("use_vllm", false) {
+	if t.steps > 1 || t.on("use_vllm", false) { // otherwise TRL computes no old log-probs, and the ratio is 1
 		t.set("rollout.old_logp", "rescore")
 	}
 }
@@ -139,7 +138,7 @@ func (t *trl) objective() {
 	t.carry("off_policy_mask_threshold", "objective.mask_off_policy", 0)
 }
 
-// loss sets the objective's name and aggregation, and reports whether it clips the ratio.
+// loss sets the objective's name and aggregation, and reports whether it clips the ratio. high is epsilon_high.
 func (t *trl) loss(high float64) (clips bool) {
 	kind := t.text("loss_type", "dapo")
 	switch kind {
@@ -151,7 +150,7 @@ func (t *trl) loss(high float64) (clips bool) {
 	if t.sequence && kind != "grpo" && kind != "luspo" && kind != "vespo" {
 		t.refuse("importance_sampling_level", fmt.Sprintf("a ratio of the whole response with loss_type = %q: onering has it for grpo (gspo) and luspo", kind))
 	}
-	name := map[string]string{"dapo": "grpo", "dr_grpo": "drgrpo"}[kind]
+	name := map[string]string{"dapo": "grpo", "dr_grpo": "drgrpo"}[kind] // dapo is grpo here with the mean of tokens
 	switch kind {
 	case "grpo":
 		name = "grpo"
@@ -201,7 +200,7 @@ func (t *trl) advantage() {
 	case "normalize_then_sum":
 		t.set("objective.advantage", "gdpo")
 		t.set("objective.advantage_eps", 1e-4)
-		scale = "said"
+		scale = "said" // by gdpo
 	default:
 		t.refuse("multi_objective_aggregation", "there are sum_then_normalize and normalize_then_sum")
 	}
@@ -223,7 +222,8 @@ func (t *trl) advantage() {
 	}
 }
 
-// dual reads delta, which is a dual clip where it lies above the upper bound.
+// dual reads delta. It is a dual clip where it lies above the upper bound of the ratio, 1+high; clips says whether
+// the loss has bounds.
 func (t *trl) dual(high float64, clips bool) {
 	if !t.given("delta") {
 		return
@@ -240,7 +240,7 @@ func (t *trl) dual(high float64, clips bool) {
 	}
 }
 
-// penalties reads the KL penalty and the entropy bonus.
+// penalties reads the KL penalty, the reference that moves, and the entropy bonus.
 func (t *trl) penalties() {
 	unbiased := t.on("use_bias_correction_kl", true)
 	if beta := t.number("beta", 0); beta != 0 {
@@ -279,7 +279,8 @@ func (t *trl) penalties() {
 	}
 }
 
-// importance reads the correction for log-probs of vLLM, which only a run with vLLM has.
+// importance reads the correction for log-probs of vLLM, which only a run with vLLM has. It reads all keys in any
+// case, so that they are not refused.
 func (t *trl) importance() {
 	corrects := t.on("vllm_importance_sampling_correction", true) && t.on("use_vllm", false)
 	mode := t.text("vllm_importance_sampling_mode", "sequence_mask")
@@ -300,7 +301,8 @@ func (t *trl) importance() {
 	}
 }
 
-// optimizer reads AdamW and the schedule.
+// optimizer reads AdamW, the schedule and LoRA. TRL's defaults of beta1 and eps are ours, so these are set only if
+// they are given.
 func (t *trl) optimizer() {
 	if name := t.text("optim", "adamw_torch"); !strings.HasPrefix(name, "adamw") {
 		t.refuse("optim", fmt.Sprintf("%q: this reader translates AdamW alone", name))
@@ -317,7 +319,7 @@ func (t *trl) optimizer() {
 		shape = "cosine"
 	}
 	t.refuseAny("lr_scheduler_kwargs", "min_lr_rate of cosine_with_min_lr is read, as optimizer.floor, and no other")
-	warmup := cmp.Or(t.number("warmup_steps", 0), t.number("warmup_ratio", 0))
+	warmup := cmp.Or(t.number("warmup_steps", 0), t.number("warmup_ratio", 0)) // below 1 a share of the steps
 	t.schedule("lr_scheduler_type", shape, warmup)
 	if warmup > 0 {
 		t.note("the first warm-up step has rate 0 in TRL, and its share of the rate here")

@@ -27,11 +27,11 @@ var (
 // defaults in YAML, or a script with its command line, and then further overrides, each
 // key=value. rows is how many rows the data has, 0 if that is not known.
 func Verl(text []byte, overrides []string, rows int) (*Run, error) {
-	c := &config{values: map[string]any{}, rest: map[string]bool{}}
-	var lines []string
+	c := &config{values: map[string]any{}, unread: map[string]bool{}}
+	var words []string // of a script
 	if strings.Contains(string(text), "main_ppo") || strings.Contains(string(text), "main_dapo") {
 		script := comment.ReplaceAllString(strings.ReplaceAll(string(text), "\r", ""), "")
-		lines = word.FindAllString(strings.ReplaceAll(script, "\\\n", " "), -1)
+		words = word.FindAllString(strings.ReplaceAll(script, "\\\n", " "), -1)
 	} else {
 		var err error
 		if c, err = newConfig(text); err != nil {
@@ -39,8 +39,8 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 		}
 	}
 	assigned := map[string]string{}
-	for _, word := range lines {
-		text := expand(expand(quotes.Replace(word), assigned), assigned)
+	for _, word := range words {
+		text := expand(expand(quotes.Replace(word), assigned), assigned) // twice: a value may use a variable
 		texts := []string{text}
 		if strings.HasPrefix(word, "$") { // a variable may hold several overrides
 			texts = strings.Fields(text)
@@ -58,11 +58,12 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 		}
 	}
 	v := verl{c}
-	v.run(rows)
+	v.translate(rows)
 	return c.finish("verl", verlAside), nil
 }
 
-// override takes a text key=value, and reports whether it is one. Behind an earlier value of the key it counts alone.
+// override takes a text key=value, and reports whether it is one. It replaces an earlier value of the key, and what
+// was said of that.
 func (c *config) override(text string) bool {
 	m := override.FindStringSubmatch(quotes.Replace(text))
 	if m == nil {
@@ -76,12 +77,12 @@ func (c *config) override(text string) bool {
 			c.refuse(m[1], fmt.Sprintf("its value %s is the shell's: write it out", m[2]))
 		}
 	}
-	c.values[m[1]], c.rest[m[1]] = value, true
+	c.values[m[1]], c.unread[m[1]] = value, true
 	return true
 }
 
-// expand puts the values of variables, their defaults and products of numbers in the places where a shell would; what
-// it does not know stays.
+// expand puts the values of variables, their defaults, and products of numbers such as $((4 * 8)) in the places where
+// a shell would; what it does not know stays.
 func expand(text string, assigned map[string]string) string {
 	text = used.ReplaceAllStringFunc(text, func(use string) string {
 		m := used.FindStringSubmatch(use)
@@ -120,24 +121,25 @@ var verlAside = strings.Fields(`hydra _target_ trainer. ray_ ray_kwargs global_p
 	data.val_ data.image data.video data.return_ data.dataloader data.filter_overlong_prompts_workers data.trust_ data.shuffle
 	data.validation data.reward_fn_key data.gen_batch_size data.tool_ data.function_ data.use_shm data.tokenizer`)
 
+// The beginnings of keys of verl.
 const (
-	actor   = "actor_rollout_ref.actor."
-	sampled = "actor_rollout_ref.rollout."
-	correct = "algorithm.rollout_correction."
+	actorKey      = "actor_rollout_ref.actor."
+	rolloutKey    = "actor_rollout_ref.rollout."
+	correctionKey = "algorithm.rollout_correction."
 )
 
 // verl is a config of verl.
 type verl struct{ *config }
 
-// run reads the config. rows is as in Verl.
-func (v verl) run(rows int) {
-	v.model(v.text("actor_rollout_ref.model.path", ""), true)
+// translate reads the config and sets what it means. rows is how many rows the data has, 0 if that is not known.
+func (v verl) translate(rows int) {
+	v.model(v.text("actor_rollout_ref.model.path", ""), true) // asked by its chat template, as all models there
 	v.data(v.list("data.train_files"))
 	v.adapter()
 	if key := v.text("data.prompt_key", "prompt"); key != "prompt" {
 		v.set("data.prompt", key)
 	}
-	prompts, samples := v.count("data.train_batch_size", 1024), v.count(sampled+"n", 1)
+	prompts, samples := v.count("data.train_batch_size", 1024), v.count(rolloutKey+"n", 1)
 	v.set("rollout.prompts_per_round", prompts)
 	v.set("rollout.samples_per_prompt", samples)
 	v.rollout()
@@ -145,13 +147,14 @@ func (v verl) run(rows int) {
 	v.penalties()
 	v.correction()
 	v.optimizer()
-	mini := v.count(actor+"ppo_mini_batch_size", 256)
-	v.divided(actor+"ppo_mini_batch_size", prompts, mini, "a round is not whole mini-batches")
-	v.rounds(v.count("trainer.total_training_steps", -1), 1, v.number("trainer.total_epochs", 30), rows, prompts, "trainer.total_epochs")
+	mini := v.count(actorKey+"ppo_mini_batch_size", 256)
+	v.divided(actorKey+"ppo_mini_batch_size", prompts, mini, "a round is not whole mini-batches")
+	const stepsPerRound = 1 // a step of verl's trainer is a round
+	v.rounds(v.count("trainer.total_training_steps", -1), stepsPerRound, v.number("trainer.total_epochs", 30), rows, prompts, "trainer.total_epochs")
 	v.set("train.batch_size", mini*samples)
-	v.set("train.epochs", v.count(actor+"ppo_epochs", 1))
+	v.set("train.epochs", v.count(actorKey+"ppo_epochs", 1))
 	shuffle := "prompts"
-	if v.on(actor+"shuffle", false) {
+	if v.on(actorKey+"shuffle", false) {
 		shuffle = "responses"
 	}
 	v.set("train.shuffle", shuffle)
@@ -170,11 +173,11 @@ func (v verl) adapter() {
 	}
 }
 
-// rollout reads how responses are sampled.
+// rollout reads how responses are sampled, and whose log-probs count as the old ones.
 func (v verl) rollout() {
-	v.set("rollout.temperature", v.number(sampled+"temperature", 1))
-	v.carry(sampled+"top_p", "rollout.top_p", 1)
-	if k := v.count(sampled+"top_k", -1); k > 0 {
+	v.set("rollout.temperature", v.number(rolloutKey+"temperature", 1))
+	v.carry(rolloutKey+"top_p", "rollout.top_p", 1)
+	if k := v.count(rolloutKey+"top_k", -1); k > 0 {
 		v.set("rollout.top_k", k)
 	}
 	v.set("rollout.max_prompt_tokens", v.count("data.max_prompt_length", 512))
@@ -183,15 +186,15 @@ func (v verl) rollout() {
 		v.note("verl cuts prompts that are too long; onering leaves them out, and says how many")
 	}
 	v.arguments("data.apply_chat_template_kwargs")
-	v.refuseUnless(sampled+"multi_turn.enable", "false", "choose an environment with [environment]")
-	v.refuseUnless(sampled+"ignore_eos", false, "responses end at the end-of-sequence token")
-	v.refuseUnless(sampled+"do_sample", true, "greedy responses to a prompt are all the same: onering samples")
+	v.refuseUnless(rolloutKey+"multi_turn.enable", "false", "choose an environment with [environment]")
+	v.refuseUnless(rolloutKey+"ignore_eos", false, "responses end at the end-of-sequence token")
+	v.refuseUnless(rolloutKey+"do_sample", true, "greedy responses to a prompt are all the same: onering samples")
 	old := "rescore"
-	if v.on(correct+"bypass_mode", false) {
+	if v.on(correctionKey+"bypass_mode", false) {
 		old = "rollout"
-		v.refuseUnless(correct+"loss_type", "ppo_clip", "in bypass_mode it takes the place of loss_mode: onering reads ppo_clip alone")
+		v.refuseUnless(correctionKey+"loss_type", "ppo_clip", "in bypass_mode it takes the place of loss_mode: onering reads ppo_clip alone")
 	}
-	v.passOver(correct + "loss_type") // without bypass_mode it has no effect
+	v.passOver(correctionKey + "loss_type") // without bypass_mode it has no effect
 	v.set("rollout.old_logp", old)
 }
 
@@ -203,7 +206,7 @@ var rules = map[string]string{"grpo": "standardized", "grpo_passk": "pass-k", "r
 // objective reads the advantage, the loss and its bounds.
 func (v verl) objective() {
 	estimator := strings.ToLower(v.text("algorithm.adv_estimator", "gae"))
-	mode := v.text(actor+"policy_loss.loss_mode", "vanilla")
+	mode := v.text(actorKey+"policy_loss.loss_mode", "vanilla")
 	if estimator == "gpg" && mode == "vanilla" {
 		v.note("verl's advantage gpg with loss_mode vanilla clips ratios, as the settings here do; the paper's GPG has loss_mode gpg")
 	}
@@ -240,7 +243,7 @@ func (v verl) objective() {
 
 // aggregate reads what a token counts.
 func (v verl) aggregate() {
-	switch mode := v.text(actor+"loss_agg_mode", "token-mean"); mode {
+	switch mode := v.text(actorKey+"loss_agg_mode", "token-mean"); mode {
 	case "token-mean", "token-sum":
 		v.set("objective.aggregate", mode)
 	case "seq-mean-token-mean":
@@ -251,27 +254,28 @@ func (v verl) aggregate() {
 		v.set("objective.constant_length", 1)
 	case "seq-mean-token-sum-norm":
 		v.set("objective.aggregate", "constant")
-		v.set("objective.constant_length", v.count(actor+"loss_scale_factor", v.count("data.max_response_length", 512)))
+		v.set("objective.constant_length", v.count(actorKey+"loss_scale_factor", v.count("data.max_response_length", 512)))
 	default:
-		v.refuse(actor+"loss_agg_mode", fmt.Sprintf("there is no mode %q", mode))
+		v.refuse(actorKey+"loss_agg_mode", fmt.Sprintf("there is no mode %q", mode))
 	}
-	v.passOver(actor + "loss_scale_factor")
+	v.passOver(actorKey + "loss_scale_factor")
 }
 
-// bounds sets the objective's name and what bounds its ratio, by verl's loss_mode.
+// bounds sets the objective's name and what bounds its ratio, by verl's loss_mode. It reads the keys of all modes, so
+// that those of others are not refused.
 func (v verl) bounds(mode string) {
-	if v.given(actor+"clip_ratio") && !v.given(actor+"clip_ratio_low") && !v.given(actor+"clip_ratio_high") {
+	if v.given(actorKey+"clip_ratio") && !v.given(actorKey+"clip_ratio_low") && !v.given(actorKey+"clip_ratio_high") {
 		v.note("clip_ratio alone changes nothing in verl, whose clip_ratio_low and _high are 0.2 by themselves: the settings follow the code")
 	}
-	v.passOver(actor + "clip_ratio")
-	low, high, dual := v.number(actor+"clip_ratio_low", 0.2), v.number(actor+"clip_ratio_high", 0.2), v.number(actor+"clip_ratio_c", 3)
+	v.passOver(actorKey + "clip_ratio")
+	low, high, dual := v.number(actorKey+"clip_ratio_low", 0.2), v.number(actorKey+"clip_ratio_high", 0.2), v.number(actorKey+"clip_ratio_c", 3)
 	name := map[string]string{"vanilla": "grpo", "geo_mean": "gmpo", "dppo_tv": "dppo", "dppo_kl": "dppo", "clip_cov": "grpo", "kl_cov": "grpo"}[mode]
 	switch mode {
 	case "gspo", "gpg", "sapo", "cispo", "dro":
 		name = mode
 	}
 	if name == "" {
-		v.refuse(actor+"policy_loss.loss_mode", fmt.Sprintf("%q has no counterpart", mode)) // go on, to report all that is refused
+		v.refuse(actorKey+"policy_loss.loss_mode", fmt.Sprintf("%q has no counterpart", mode)) // go on, to report all that is refused
 	}
 	v.setName(name)
 	switch mode {
@@ -283,19 +287,19 @@ func (v verl) bounds(mode string) {
 		v.set("objective.clip_low", low)
 		v.set("objective.clip_high", high)
 		v.set("objective.cap", dual)
-		if !v.given(actor + "clip_ratio_c") {
+		if !v.given(actorKey + "clip_ratio_c") {
 			v.note("verl caps %s at clip_ratio_c, 3 by its config, where the paper and the code have 20: the settings follow the config", mode)
 		}
 	case "sapo":
-		v.set("objective.tau_positive", v.number(actor+"tau_pos", 1))
-		v.set("objective.tau_negative", v.number(actor+"tau_neg", 1.05))
+		v.set("objective.tau_positive", v.number(actorKey+"tau_pos", 1))
+		v.set("objective.tau_negative", v.number(actorKey+"tau_neg", 1.05))
 	case "dro":
-		v.set("objective.drift", v.number(actor+"policy_loss.dro_beta", 0)/2)
+		v.set("objective.drift", v.number(actorKey+"policy_loss.dro_beta", 0)/2)
 	case "gpg":
 	case "geo_mean":
 		v.set("objective.clip", math.Max(low, high))
 		if low != high {
-			v.refuse(actor+"clip_ratio_low", "gmpo's bound of the log ratio is one number on both sides")
+			v.refuse(actorKey+"clip_ratio_low", "gmpo's bound of the log ratio is one number on both sides")
 		}
 	case "kl_cov": // verl's has no clip
 		v.set("objective.clip_low", 1.0)
@@ -308,13 +312,12 @@ func (v verl) bounds(mode string) {
 	}
 	v.masks(mode)
 	for _, key := range []string{"clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio", "ppo_kl_coef", "dro_beta"} {
-		v.passOver(actor + "policy_loss." + key) // keys of other modes
+		v.passOver(actorKey + "policy_loss." + key) // keys of other modes
 	}
-	v.passOver(actor+"tau_pos", actor+"tau_neg")
+	v.passOver(actorKey+"tau_pos", actorKey+"tau_neg")
 }
 
-// setName sets the objective's name, with what else it decides: whether groups are left out and
-// what a token counts.
+// setName sets the objective's name, dapo in place of grpo where groups are left out, and what a token counts.
 func (v verl) setName(name string) {
 	filters := v.on("algorithm.filter_groups.enable", false)
 	switch {
@@ -328,12 +331,12 @@ func (v verl) setName(name string) {
 	v.setIf(filters, "objective.dynamic_sampling", true)
 	switch name {
 	case "gspo", "gmpo":
-		mode := v.text(actor+"loss_agg_mode", "token-mean")
-		if penalties := v.on(actor+"use_kl_loss", false) || v.number(actor+"entropy_coeff", 0) != 0; penalties && mode != "seq-mean-token-mean" {
+		mode := v.text(actorKey+"loss_agg_mode", "token-mean")
+		if penalties := v.on(actorKey+"use_kl_loss", false) || v.number(actorKey+"entropy_coeff", 0) != 0; penalties && mode != "seq-mean-token-mean" {
 			v.note("verl counts the tokens of the KL and of the entropy by loss_agg_mode, %s; here they count as those of the loss, each response the same", mode)
 		}
 	case "gpg":
-		v.refuseUnless(actor+"loss_agg_mode", "token-mean", "gpg divides by the step's tokens")
+		v.refuseUnless(actorKey+"loss_agg_mode", "token-mean", "gpg divides by the step's tokens")
 		v.set("objective.rescale", strings.EqualFold(v.text("algorithm.adv_estimator", ""), "gpg"))
 	default:
 		v.aggregate()
@@ -343,20 +346,20 @@ func (v verl) setName(name string) {
 // masks sets what verl's covariance losses leave out.
 func (v verl) masks(mode string) {
 	if mode == "clip_cov" {
-		v.set("objective.clip_cov", v.number(actor+"policy_loss.clip_cov_ratio", 0.0002))
-		v.set("objective.clip_cov_low", v.number(actor+"policy_loss.clip_cov_lb", 1))
-		v.set("objective.clip_cov_high", v.number(actor+"policy_loss.clip_cov_ub", 5))
+		v.set("objective.clip_cov", v.number(actorKey+"policy_loss.clip_cov_ratio", 0.0002))
+		v.set("objective.clip_cov_low", v.number(actorKey+"policy_loss.clip_cov_lb", 1))
+		v.set("objective.clip_cov_high", v.number(actorKey+"policy_loss.clip_cov_ub", 5))
 	}
 	if mode == "kl_cov" {
-		v.set("objective.kl_cov", v.number(actor+"policy_loss.kl_cov_ratio", 0.0002))
-		v.set("objective.kl_cov_beta", v.number(actor+"policy_loss.ppo_kl_coef", 0.1))
+		v.set("objective.kl_cov", v.number(actorKey+"policy_loss.kl_cov_ratio", 0.0002))
+		v.set("objective.kl_cov_beta", v.number(actorKey+"policy_loss.ppo_kl_coef", 0.1))
 	}
 }
 
 // penalties reads the KL penalty, in the loss or in the reward, and the entropy bonus.
 func (v verl) penalties() {
-	beta, form := v.number(actor+"kl_loss_coef", 0.001), v.text(actor+"kl_loss_type", "low_var_kl")
-	if v.on(actor+"use_kl_loss", false) {
+	beta, form := v.number(actorKey+"kl_loss_coef", 0.001), v.text(actorKey+"kl_loss_type", "low_var_kl")
+	if v.on(actorKey+"use_kl_loss", false) {
 		v.set("objective.kl_beta", beta)
 		form, straight := strings.CutSuffix(form, "+")
 		switch form {
@@ -370,11 +373,11 @@ func (v verl) penalties() {
 			v.set("objective.kl_form", "abs")
 		case "kl", "k1":
 			if !straight {
-				v.refuse(actor+"kl_loss_type", "k1 as a loss has a gradient that does not depend on the reference: take low_var_kl, or kl+ for k2's gradient")
+				v.refuse(actorKey+"kl_loss_type", "k1 as a loss has a gradient that does not depend on the reference: take low_var_kl, or kl+ for k2's gradient")
 			}
 			v.set("objective.kl_form", "k1")
 		default:
-			v.refuse(actor+"kl_loss_type", fmt.Sprintf("there is no form %q", form))
+			v.refuse(actorKey+"kl_loss_type", fmt.Sprintf("there is no form %q", form))
 		}
 		v.setIf(straight, "objective.kl_gradient", "k2")
 	}
@@ -387,26 +390,27 @@ func (v verl) penalties() {
 		}
 		v.set("objective.kl_reward", coefficient)
 		if control == "adaptive" {
-			if v.on(actor+"use_kl_loss", false) {
+			if v.on(actorKey+"use_kl_loss", false) {
 				v.refuse("algorithm.kl_ctrl.type", "adaptive: kl_target would move kl_beta, the coefficient in the loss, too")
 			}
 			v.set("objective.kl_target", target)
 			v.set("objective.kl_horizon", horizon)
 		}
 	}
-	v.carry(actor+"entropy_coeff", "objective.entropy_bonus", 0)
+	v.carry(actorKey+"entropy_coeff", "objective.entropy_bonus", 0)
 }
 
-// correction reads the factors and rejections for rollouts of another program.
+// correction reads the factors and rejections for rollouts of another program. A threshold of two numbers, low_high,
+// is a band.
 func (v verl) correction() {
-	level, threshold := v.text(correct+"rollout_is", ""), v.text(correct+"rollout_is_threshold", "2.0")
-	if v.on(correct+"rollout_is_batch_normalize", false) {
-		v.refuse(correct+"rollout_is_batch_normalize", "factors are not divided by their mean")
+	level, threshold := v.text(correctionKey+"rollout_is", ""), v.text(correctionKey+"rollout_is_threshold", "2.0")
+	if v.on(correctionKey+"rollout_is_batch_normalize", false) {
+		v.refuse(correctionKey+"rollout_is_batch_normalize", "factors are not divided by their mean")
 	}
 	switch level {
 	case "", "none":
 	default:
-		v.refuse(correct+"rollout_is", fmt.Sprintf("there is no level %q, but token and sequence", level))
+		v.refuse(correctionKey+"rollout_is", fmt.Sprintf("there is no level %q, but token and sequence", level))
 	case "token", "sequence":
 		low, high, band := strings.Cut(threshold, "_")
 		if !band {
@@ -417,38 +421,38 @@ func (v verl) correction() {
 			kind = level + "-mask"
 		}
 		v.set("objective.importance", kind)
-		v.set("objective.importance_cap", v.decimal(correct+"rollout_is_threshold", high))
+		v.set("objective.importance_cap", v.decimal(correctionKey+"rollout_is_threshold", high))
 		if band {
-			v.set("objective.importance_floor", v.decimal(correct+"rollout_is_threshold", low))
+			v.set("objective.importance_floor", v.decimal(correctionKey+"rollout_is_threshold", low))
 		}
 	}
-	option, bound := v.text(correct+"rollout_rs", ""), v.text(correct+"rollout_rs_threshold", "")
+	option, bound := v.text(correctionKey+"rollout_rs", ""), v.text(correctionKey+"rollout_rs_threshold", "")
 	if option == "" {
 		return
 	}
-	parts := strings.Split(strings.TrimPrefix(option, "seq_"), "_")
+	parts := strings.Split(strings.TrimPrefix(option, "seq_"), "_") // such as seq_mean_k1: how a sequence is reduced, and of what
 	reduce, form := strings.Join(parts[:len(parts)-1], "_"), parts[len(parts)-1]
 	if strings.Contains(option, ",") || reduce == "" {
-		v.refuse(correct+"rollout_rs", fmt.Sprintf("%q: onering rejects by one rule", option))
+		v.refuse(correctionKey+"rollout_rs", fmt.Sprintf("%q: onering rejects by one rule", option))
 		return
 	}
 	v.set("objective.reject", form)
 	v.set("objective.reject_reduce", reduce)
 	if form != "k1" {
-		v.set("objective.reject_high", v.decimal(correct+"rollout_rs_threshold", bound))
+		v.set("objective.reject_high", v.decimal(correctionKey+"rollout_rs_threshold", bound))
 		return
 	}
 	low, high, band := strings.Cut(bound, "_")
 	if !band {
-		v.refuse(correct+"rollout_rs_threshold", "k1 needs a band, low_high")
+		v.refuse(correctionKey+"rollout_rs_threshold", "k1 needs a band, low_high")
 		return
 	}
-	v.set("objective.reject_low", 1/v.decimal(correct+"rollout_rs_threshold", high))
-	v.set("objective.reject_high", 1/v.decimal(correct+"rollout_rs_threshold", low))
+	v.set("objective.reject_low", 1/v.decimal(correctionKey+"rollout_rs_threshold", high))
+	v.set("objective.reject_high", 1/v.decimal(correctionKey+"rollout_rs_threshold", low))
 	v.note("verl's band for k1 bounds the inverse of the ratio that its documentation names: the settings follow the code")
 }
 
-// decimal reads a number of a key with several.
+// decimal reads text, a number of a key that has several, and refuses the key if it is not positive.
 func (v verl) decimal(key, text string) float64 {
 	var x float64
 	if _, err := fmt.Sscan(text, &x); err != nil || x <= 0 {
@@ -460,7 +464,7 @@ func (v verl) decimal(key, text string) float64 {
 
 // optimizer reads AdamW and the schedule.
 func (v verl) optimizer() {
-	const optim = actor + "optim."
+	const optim = actorKey + "optim."
 	if name := v.text(optim+"optimizer", "AdamW"); name != "AdamW" {
 		v.refuse(optim+"optimizer", fmt.Sprintf("%q: this reader translates AdamW alone", name))
 	}
@@ -472,7 +476,7 @@ func (v verl) optimizer() {
 	v.set("optimizer.beta1", v.decimal(optim+"betas", betas[0]))
 	v.set("optimizer.beta2", v.decimal(optim+"betas", betas[1]))
 	v.set("optimizer.weight_decay", v.number(optim+"weight_decay", 0.01))
-	v.set("optimizer.max_grad_norm", v.number(actor+"grad_clip", v.number(optim+"clip_grad", 1)))
+	v.set("optimizer.max_grad_norm", v.number(actorKey+"grad_clip", v.number(optim+"clip_grad", 1)))
 	v.passOver(optim + "clip_grad")
 	warmup := v.number(optim+"lr_warmup_steps", -1)
 	if warmup < 0 {

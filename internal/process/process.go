@@ -1,6 +1,5 @@
-// Package process runs programs of the user: some keep running and are asked in JSON lines, some
-// run once with limits. Processes that these programs start end with them, and they end with
-// onering.
+// Package process runs programs of the user: some keep running and are asked in JSON lines, some run once with
+// limits. Processes that these programs start end with them, and they end with onering.
 package process
 
 import (
@@ -35,9 +34,9 @@ type Process struct {
 	Ended chan struct{} // closed when the process and its children have ended
 
 	mu     sync.Mutex
-	cause  error // why the process has to end, nil while it works
-	asked  bool  // Stop asked the process to end
-	kill   func()
+	cause  error  // why the process has to end, nil while it works
+	asked  bool   // Stop asked the process to end
+	kill   func() // ends the process and its children by force
 	stderr *stderrLog
 
 	// Err says why the process ended, and EndedAt when. Both are set before Ended is closed.
@@ -58,7 +57,7 @@ func Start(kind string, cmd *exec.Cmd, read func(p *Process, stdout io.Reader)) 
 	return start(&stderrLog{name: cmd.Args[0], kind: kind, allowance: firstLines}, cmd, read)
 }
 
-// start starts the command with a log of its standard error.
+// start starts the command with a log of its standard error; see Start.
 func start(log *stderrLog, cmd *exec.Cmd, read func(p *Process, stdout io.Reader)) (*Process, error) {
 	stdinRead, stdin, err1 := os.Pipe()
 	stdout, stdoutWrite, err2 := os.Pipe()
@@ -86,9 +85,9 @@ func start(log *stderrLog, cmd *exec.Cmd, read func(p *Process, stdout io.Reader
 	return p, nil
 }
 
-// supervise starts the process and waits for its end. Some systems tie the life of a
-// child to the thread that started it (see separate), so this goroutine stays on its
-// thread until then.
+// supervise starts the process, sends the result of that to started, and waits for the end of the process, when it
+// sets Err and closes Ended. Some systems tie the life of a child to the thread that started it (see separate), so
+// this goroutine stays on its thread until then.
 func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr *os.File, read func(p *Process, stdout io.Reader)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -150,8 +149,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Stop ends the process by closing its input, or by force if it has not ended within two
-// seconds.
+// Stop ends the process by closing its input, or by force if it has not ended within two seconds.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	if p.cause == nil {
@@ -203,6 +201,7 @@ func (l *stderrLog) allow(lines int) {
 	l.allowance = min(l.allowance+lines, mostLines)
 }
 
+// read logs the lines of from until it ends.
 func (l *stderrLog) read(from io.Reader) {
 	in := bufio.NewReaderSize(from, longestLine)
 	for {
@@ -219,6 +218,7 @@ func (l *stderrLog) read(from io.Reader) {
 	}
 }
 
+// line notes a line as one of the last, and logs it if lines are allowed; the next that is allowed tells how many were not.
 func (l *stderrLog) line(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,8 +244,7 @@ func (l *stderrLog) lastWords() string {
 	return strings.Join(l.last, " | ")
 }
 
-// Check returns a *settings.Error of a key if a command names no program. script is an
-// example for the message.
+// Check returns a *settings.Error of a key if a command names no program. script is an example for the message.
 func Check(key string, command []string, script string) error {
 	if len(command) > 0 && strings.TrimSpace(command[0]) != "" {
 		return nil
@@ -253,8 +252,8 @@ func Check(key string, command []string, script string) error {
 	return &settings.Error{Key: key, Value: command, Remedy: fmt.Sprintf(`must name a program and its arguments, such as ["python3", %q]`, script)}
 }
 
-// Find returns a *settings.Error of a key if a part of a command does not exist: the
-// program, or the script that an interpreter is to run. There may be no command.
+// Find returns a *settings.Error of a key if a part of a command does not exist: the program, or the script that an
+// interpreter is to run, which is the first argument that is no flag. There may be no command.
 func Find(key string, command []string) error {
 	if len(command) == 0 {
 		return nil
@@ -279,8 +278,7 @@ func Find(key string, command []string) error {
 // scripts are the file extensions of programs that an interpreter runs.
 var scripts = []string{".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl", ".lua", ".R", ".jl"}
 
-// Excerpt returns the beginning of a program's output in quotes, with unprintable
-// characters escaped.
+// Excerpt returns the beginning of a program's output in quotes, with unprintable characters escaped.
 func Excerpt(text []byte) string {
 	const most = 200
 	if len(text) > most {
@@ -289,8 +287,7 @@ func Excerpt(text []byte) string {
 	return strconv.Quote(string(text))
 }
 
-// Printable escapes unprintable characters of a text, so that a program cannot control
-// the terminal that shows it.
+// Printable escapes unprintable characters of a text, so that a program cannot control the terminal that shows it.
 func Printable(text string) string {
 	for _, r := range text {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -305,10 +302,9 @@ func Printable(text string) string {
 type Limits struct {
 	Seconds float64
 	Output  int // largest number of bytes of standard output
-	// Megabytes bounds the memory of each process, and each file that it writes. 0 means
-	// that the program is the user's own and is trusted with memory, environment and
-	// network. Otherwise it runs in an empty folder without them, as far as the system
-	// allows; the log says what is not limited.
+	// Megabytes bounds the memory of each process, and each file that it writes. 0 means that the program is the
+	// user's own and is trusted with memory, environment and network. Otherwise it runs in an empty folder without
+	// them, as far as the system allows; the log says what is not limited.
 	Megabytes int
 	// Environment holds further variables, each NAME=VALUE, for a program of the user.
 	Environment []string
@@ -317,8 +313,8 @@ type Limits struct {
 	Secret, SecretName string
 }
 
-// Run runs a command with an input, and returns its standard output, also if there is an
-// error, which says why the command failed.
+// Run runs a command with an input and the limits l, and returns its standard output, also if there is an error,
+// which says why the command failed.
 func Run(ctx context.Context, command []string, input []byte, l Limits) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -340,8 +336,8 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 		if err != nil {
 			return "", err
 		}
-		cmd.Env = append(cmd.Environ(), l.SecretName+"=3")
-		if theirs == nil {
+		cmd.Env = append(cmd.Environ(), l.SecretName+"=3") // the descriptor of the first extra file
+		if theirs == nil {                                 // the system has no such sockets: the secret is the standard input
 			cmd.Env, input = append(cmd.Env, l.SecretName+"=0"), []byte(l.Secret+"\n")
 		} else {
 			cmd.ExtraFiles = []*os.File{theirs}
@@ -353,7 +349,7 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 		if out, _ = io.ReadAll(io.LimitReader(stdout, int64(l.Output)+1)); len(out) > l.Output {
 			out = out[:l.Output]
 			p.Fail(fmt.Errorf("it wrote more than %d bytes and was ended", l.Output))
-			io.Copy(io.Discard, stdout)
+			io.Copy(io.Discard, stdout) // until it has ended
 		}
 	})
 	if err != nil {
@@ -380,8 +376,8 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 	return text, p.Err
 }
 
-// shutIn returns the command with its limits, for a folder in which it runs. It passes on
-// only the variables that say where programs are.
+// shutIn returns the command with the limits l and the folder dir, in which it runs. It passes on only the variables
+// that say where programs are, and warns once of what the system does not limit.
 func shutIn(dir string, command []string, l Limits) (*exec.Cmd, error) {
 	path, err := exec.LookPath(command[0])
 	if err == nil {
@@ -414,10 +410,10 @@ type Lines struct {
 	Words
 
 	mu      sync.Mutex
-	input   chan []byte // lines for the standard input
-	last    int         // id of the newest question
-	waiting map[int]chan []byte
-	answers int
+	input   chan []byte         // lines for the standard input
+	last    int                 // id of the newest question
+	waiting map[int]chan []byte // where the answers to questions go, by id
+	answers int                 // how many have come
 }
 
 // Words are the words of messages about a program: its kind, such as "grader", and the
@@ -441,9 +437,9 @@ type tooLate struct{ error }
 
 func (tooLate) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Ask asks a question, which encode writes for its id, and waits for the answer. A
-// process that does not answer within the limit is killed; a limit of 0 means none. If
-// ctx ends first, Ask returns and the process continues.
+// Ask asks a question, which encode writes for its id, and waits for the answer. A process that does not answer
+// within the limit is killed; a limit of 0 means none. If ctx ends first, Ask returns and the process continues: its
+// answer is thrown away.
 func (l *Lines) Ask(ctx context.Context, limit time.Duration, encode func(id int) []byte) (id int, text []byte, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, nil, err
@@ -460,11 +456,11 @@ func (l *Lines) Ask(ctx context.Context, limit time.Duration, encode func(id int
 	for {
 		select {
 		case input <- line:
-			input = nil
+			input = nil // sent: from now on this case never happens
 			continue
 		case <-late:
 			l.Fail(tooLate{fmt.Errorf("no answer to %s %d within %v s, the process is killed; %s", l.Unit, id, limit.Seconds(), l.Remedy)})
-			continue
+			continue // to Ended
 		case <-ctx.Done():
 			l.abandon(id)
 			return id, nil, ctx.Err()
@@ -499,7 +495,8 @@ func (l *Lines) expect() (id int, answer <-chan []byte) {
 	return l.last, place
 }
 
-// abandon gives up waiting for an answer.
+// abandon gives up waiting for an answer. A channel without a receiver takes its place, since an answer to a question
+// that is not waiting is an error.
 func (l *Lines) abandon(id int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -523,8 +520,8 @@ func (l *Lines) write() {
 	}
 }
 
-// read passes on the answers until the output ends. A line that is not an answer ends the
-// process: its question is unknown.
+// read passes on the answers until the output ends. A line that is not an answer ends the process: its question is
+// unknown.
 func (l *Lines) read(p *Process, stdout io.Reader) {
 	in := bufio.NewReaderSize(stdout, 1<<16)
 	for number := 1; ; number++ {
@@ -540,13 +537,14 @@ func (l *Lines) read(p *Process, stdout io.Reader) {
 		}
 		if err != nil {
 			p.Fail(fmt.Errorf("line %d of its output: %w", number, err))
-			io.Copy(io.Discard, stdout)
+			io.Copy(io.Discard, stdout) // until it has ended
 			return
 		}
 	}
 }
 
-// deliver passes a line to the goroutine that waits for it.
+// deliver passes a line to the goroutine that waits for the answer with its id. An empty line is none; another that
+// is no answer to a waiting question is an error.
 func (l *Lines) deliver(line []byte) error {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil

@@ -14,9 +14,8 @@ import (
 	"onering/internal/files"
 )
 
-// separate gives the process a group of its own, so that only onering handles Ctrl-C and
-// the process can be ended together with its children. When onering is killed, the system
-// kills the process.
+// separate gives the process a group of its own, so that only onering handles Ctrl-C and the process can be ended
+// together with its children. When onering is killed, the system kills the process.
 func separate(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
@@ -24,8 +23,8 @@ func separate(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 }
 
-// killGroup kills the process and its children: its group, and processes that left the
-// group, as a daemon does, but have mark in their environment.
+// killGroup kills the process and its children: its group, and processes that left the group, as a daemon does, but
+// have mark in their environment. It looks again until it finds none.
 func killGroup(cmd *exec.Cmd, mark string) {
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	for range 100 { // a process may have started another before it was killed
@@ -49,7 +48,7 @@ func killGroup(cmd *exec.Cmd, mark string) {
 // allows that: it sees no other process and no network, and when it ends, its children end.
 func limited(command []string, l Limits) (cmd *exec.Cmd, missing error) {
 	const kilobytes = 1 << 10
-	// Much is reserved and never used. Files are counted in blocks of 512 bytes.
+	// Programs reserve much address space (-v) and never use it. Files (-f) are counted in blocks of 512 bytes.
 	script := fmt.Sprintf(`ulimit -t %d && ulimit -d %d && ulimit -v %d && ulimit -f %d && ulimit -n 64 && ulimit -c 0 && exec "$0" "$@" 2>&1`,
 		int(l.Seconds)+1, l.Megabytes*kilobytes, (l.Megabytes+4096)*kilobytes, l.Megabytes*2*kilobytes)
 	cmd = exec.Command("/bin/sh", append([]string{"-c", script}, command...)...)

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// whisper returns a socket from which a text can be read once. A pipe in its place could be
-// opened by any process of the user, in /proc/PID/fd; a socket can not.
+// whisper returns a socket from which text can be read once, as a line. A pipe in its place could be opened by any
+// process of the user, in /proc/PID/fd; a socket can not.
 func whisper(text string) (*os.File, error) {
 	syscall.ForkLock.RLock() // no program that starts now inherits the two ends
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

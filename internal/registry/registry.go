@@ -1,5 +1,4 @@
-// Package registry holds by name what packages register in init: objectives, rewards,
-// families of models, optimizers.
+// Package registry holds by name what packages register in init: objectives, rewards, families of models, optimizers.
 package registry
 
 import (
@@ -15,17 +14,15 @@ import (
 	"onering/internal/settings"
 )
 
-// A Table holds entries by name; the zero Table is empty. Its methods may be called
-// concurrently.
+// A Table holds entries by name; the zero Table is empty. Its methods may be called concurrently.
 type Table[T any] struct {
 	mutex   sync.RWMutex
 	entries map[string]T
 	twice   map[string]bool // names that were added more than once
 }
 
-// Add adds an entry and reports whether the name was free. A name that is added twice
-// keeps its first entry, and Get returns an error for it, which tells an author that a
-// plug-in has the name of another one.
+// Add adds an entry and reports whether the name was free. A name that is added twice keeps its first entry, and Get
+// returns an error for it, which tells an author that a plug-in has the name of another one.
 func (t *Table[T]) Add(name string, entry T) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -64,8 +61,7 @@ type Makers[T any] struct {
 	table         Table[func() T]
 }
 
-// Register adds new by a name. It panics if the name is empty or new is nil, which are
-// mistakes in the program.
+// Register adds new by a name. It panics if the name is empty or new is nil, which are mistakes in the program.
 func (m *Makers[T]) Register(name string, new func() T) {
 	if name == "" || new == nil {
 		panic(fmt.Sprintf("%s: to register %s %q takes a name and a constructor", m.Package, m.Kind, name))
@@ -201,8 +197,9 @@ func (s Suite[T]) exemptions(new func() T) (exempt map[string]string, err error)
 	return exempt, nil
 }
 
-// apply runs a check, and closes the plug-ins that it made. It returns a *Failure, or
-// nil. A plug-in that panics breaks the rule being checked.
+// apply runs the check of a rule, and closes the plug-ins that it made. It returns a *Failure, or nil; a plug-in that
+// panics breaks the rule. exempt are the rules that the plug-in has to break, with the reasons: for one of them it is
+// a failure to keep it.
 func (r Rule[T]) apply(new func() T, exempt map[string]string) (err error) {
 	var made []T
 	defer func() {
@@ -259,9 +256,9 @@ func AtOnce(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// CheckDefaults is the Check of the rule that a constructor returns a fresh value every
-// time, with defaults that settings.Check accepts and a toml name on every exported field
-// that is not in taken. example is a name for the message.
+// CheckDefaults is the Check of the rule that a constructor returns a fresh value every time, with defaults that
+// settings.Check accepts and a toml name of its own on every exported field, none of taken. example is such a name
+// for the message.
 func CheckDefaults[T any](new func() T, taken map[string]bool, example string) error {
 	x := new()
 	v := reflect.ValueOf(x)
@@ -277,8 +274,8 @@ func CheckDefaults[T any](new func() T, taken map[string]bool, example string) e
 	return checkFields(v.Elem().Type(), taken, example)
 }
 
-// checkFields looks for a toml name on every exported field, embedded ones
-// included, each name once.
+// checkFields looks for a toml name on every exported field of t, embedded ones included, each name once. It adds the
+// names to taken.
 func checkFields(t reflect.Type, taken map[string]bool, example string) error {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
@@ -287,7 +284,7 @@ func checkFields(t reflect.Type, taken map[string]bool, example string) error {
 			if err := checkFields(f.Type, taken, example); err != nil {
 				return err
 			}
-		case !f.IsExported() || name == "-":
+		case !f.IsExported() || name == "-": // no setting
 		case name == "" || name != strings.ToLower(name) || strings.ContainsAny(name, " .-"):
 			return fmt.Errorf("field %s needs a tag such as `toml:%q`, or `toml:\"-\"` if it is not a setting", f.Name, example)
 		case taken[name]:

@@ -27,8 +27,8 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Exchange sends a request and returns the body of a good answer; other answers are a *Refusal.
-// The token is removed from every answer, since a server may repeat it.
+// Exchange sends a request and returns the body of a good answer; other answers are a *Refusal. It removes the token,
+// unless that is "", from every answer, since a server may repeat it.
 func Exchange(client *http.Client, request *http.Request, token string) ([]byte, error) {
 	response, err := client.Do(request)
 	if redirect, ok := errors.AsType[RedirectError](err); ok {

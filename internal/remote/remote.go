@@ -1,5 +1,4 @@
-// Package remote has what clients of the user's servers share: addresses, tokens, and
-// rules for redirects.
+// Package remote has what clients of the user's servers share: addresses, tokens, and rules for redirects.
 package remote
 
 import (
@@ -15,8 +14,8 @@ import (
 	"onering/internal/settings"
 )
 
-// CheckAddress returns a *settings.Error of a key if an address is not valid, with an
-// example. The error shows no password.
+// CheckAddress returns a *settings.Error of a key if an address of a server is not valid, or holds a user, a password
+// or a fragment. example is a valid one. The error shows no password.
 func CheckAddress(key, address, example string) error {
 	u, err := url.Parse(address)
 	remedy := ""
@@ -103,8 +102,7 @@ func (e unreachable) Error() string { return e.text }
 
 func (e unreachable) Unwrap() error { return e.error }
 
-// Plain returns an error of a connection with what may help, in plain words, and other
-// errors as they are.
+// Plain returns an error of a connection with what may help, in plain words, and other errors as they are.
 func Plain(err error) error {
 	if of, ok := err.(*url.Error); ok {
 		return &url.Error{Op: of.Op, URL: of.URL, Err: Plain(of.Err)}

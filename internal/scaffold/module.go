@@ -18,9 +18,8 @@ import (
 //	NAME.go, NAME_test.go the plug-in and its conformance test, package example.com/NAME
 //	cmd/NAME/main.go      the program
 //
-// It returns the paths that it wrote, relative to dir. dir must not exist; on an
-// error nothing is left behind. Building needs no network beyond what building
-// onering needs.
+// It returns the paths that it wrote, relative to dir. dir must not exist; on an error nothing is left behind.
+// Building needs no network beyond what building onering needs.
 func (k Kind) Module(root, dir, name string) ([]string, error) {
 	if err := k.checkName(name); err != nil {
 		return nil, err
@@ -46,9 +45,8 @@ func (k Kind) Module(root, dir, name string) ([]string, error) {
 	return writeFolder(dir, newFields(name, path), files)
 }
 
-// moduleFile returns a go.mod for module path that builds against root, whose own
-// go.mod is source. Requiring all that root requires, at the same versions, spares
-// the author a `go mod tidy` and the network.
+// moduleFile returns a go.mod for module path that builds against root, whose own go.mod is source. Requiring all
+// that root requires, at the same versions, spares the author a `go mod tidy` and the network.
 func moduleFile(source []byte, root, path string) ([]byte, error) {
 	target, err := filepath.Abs(root)
 	if err != nil {

@@ -30,8 +30,7 @@ var templates embed.FS
 // A Kind is a kind of plug-in that scaffold can write: packages in one folder of onering,
 // with a package all beside them that imports them.
 type Kind struct {
-	// templates is the folder in template with the kind's plugin.go.tmpl,
-	// plugin_test.go.tmpl and main.go.tmpl.
+	// templates is the folder in template with the kind's plugin.go.tmpl, plugin_test.go.tmpl and main.go.tmpl.
 	templates string
 	// Folder is the path of the packages in the checkout.
 	Folder string
@@ -66,10 +65,9 @@ func newFields(name, importPath string) fields {
 	return fields{Name: name, Type: strings.ToUpper(name[:1]) + name[1:], Import: importPath, Host: host}
 }
 
-// Add writes a package NAME into the kind's folder of root, the checkout of
-// onering, and adds its import to the package all of that folder. It returns the
-// paths that it wrote, relative to root. Nothing that exists is overwritten, and on
-// an error nothing is left behind.
+// Add writes a package NAME into the kind's folder of root, the checkout of onering, and adds its import to the
+// package all of that folder. It returns the paths that it wrote, relative to root. Nothing that exists is
+// overwritten, and on an error nothing is left behind.
 func (k Kind) Add(root, name string) ([]string, error) {
 	if err := k.checkName(name); err != nil {
 		return nil, err
@@ -133,8 +131,8 @@ var goName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 // reserved are names that have a meaning in every module and folder of plug-ins.
 var reserved = []string{"all", "testdata", "vendor", "internal", "main", "init", host}
 
-// checkName refuses a name that is not a package name, is a Go keyword, is reserved
-// for another folder, or is used by the generated code.
+// checkName refuses a name that is not a package name, is a keyword of Go, has another meaning in folders of
+// plug-ins, or is used by the generated code. It may suggest a name near it.
 func (k Kind) checkName(name string) error {
 	switch {
 	case !goName.MatchString(name):
@@ -152,8 +150,7 @@ func (k Kind) checkName(name string) error {
 	return nil
 }
 
-// nearName removes the characters of a name that a package's name cannot have: My-Model_2
-// becomes mymodel2.
+// nearName removes the characters of a name that a package's name cannot have: My-Model_2 becomes mymodel2.
 func nearName(name string) string {
 	kept := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -186,8 +183,7 @@ func moduleOf(gomod []byte) string {
 	return ""
 }
 
-// addImport adds a blank import to a file that consists of blank imports, and lets
-// gofmt sort them.
+// addImport adds a blank import to a file that consists of blank imports, and lets gofmt sort them.
 func addImport(source []byte, importPath string) ([]byte, error) {
 	line := fmt.Sprintf("_ %q", importPath)
 	if bytes.Contains(source, []byte(line)) {
@@ -201,8 +197,8 @@ func addImport(source []byte, importPath string) ([]byte, error) {
 	return format.Source(source)
 }
 
-// writeFolder makes dir with the given files, completely or not at all: it fills a folder
-// of another name and renames it. It returns the paths of the files.
+// writeFolder makes dir with the given files, completely or not at all: it fills a folder of another name and renames
+// it. f is what the templates insert. It returns the paths of the files, relative to dir.
 func writeFolder(dir string, f fields, files []file) (paths []string, err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil, fmt.Errorf("scaffold: %s exists: remove it or choose another name", dir)

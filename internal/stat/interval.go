@@ -1,5 +1,4 @@
-// Package stat has the statistics that evaluations and reports share: means, intervals
-// and paired tests.
+// Package stat has the statistics that evaluations and reports share: means, intervals and paired tests.
 package stat
 
 import (
@@ -52,10 +51,9 @@ func StandardError(x []float64) float64 {
 
 // An Estimate is a share with its 95 % confidence interval.
 //
-// The interval answers: where would the share lie on all problems of this kind, of which
-// the benchmark is a sample? So the problems vary, and the samples of one problem are a
-// cluster. Two models that answered the same problems differ by less than such intervals
-// suggest: see Difference.
+// The interval answers: where would the share lie on all problems of this kind, of which the benchmark is a sample?
+// So the problems vary, and the samples of one problem are a cluster. Two models that answered the same problems
+// differ by less than such intervals suggest: see Difference.
 type Estimate struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
@@ -68,24 +66,20 @@ const z = 1.959963984540054
 // Share estimates the mean of one value in [0, 1] per problem, each the mean of
 // samples outcomes. There is at least one value.
 //
-// It is Wilson's score interval (1927) at the effective sample size: the number
-// of independent outcomes whose mean would vary as much as that of these
-// values does (Kish's design effect; Franco et al., "Comparative Study of
-// Confidence Intervals for Proportions in Complex Sample Surveys", 2019). With
-// one sample a problem that number is the number of problems, and the interval
-// is Wilson's own. It stays within [0, 1] and holds for shares near the ends,
-// where the normal interval fails.
+// It is Wilson's score interval (1927) at the effective sample size: the number of independent outcomes whose mean
+// would vary as much as that of these values does (Kish's design effect; Franco et al., "Comparative Study of
+// Confidence Intervals for Proportions in Complex Sample Surveys", 2019). With one sample a problem that number is
+// the number of problems, and the interval is Wilson's own. It stays within [0, 1] and holds for shares near the
+// ends, where the normal interval fails.
 func Share(values []float64, samples int) Estimate {
 	p, variance := moments(values)
 	return wilson(p, effectiveSize(p, variance, len(values), samples))
 }
 
-// effectiveSize is between n, if all samples of a problem agree, and n x samples,
-// if they are independent. It follows from the share of the largest possible
-// variance that the values show. With few problems that share is uncertain itself,
-// so it is moved towards 1, the share with one sample a problem, with the weight of
-// z*z problems. Without this, intervals for 30 hard problems contain the true value
-// in only 90 % of cases.
+// effectiveSize is between n, if all samples of a problem agree, and n x samples, if they are independent. It follows
+// from the share of the largest possible variance that the values show. With few problems that share is uncertain
+// itself, so it is moved towards 1, the share with one sample a problem, with the weight of z*z problems. Without
+// this, intervals for 30 hard problems contain the true value in only 90 % of cases.
 func effectiveSize(p, variance float64, n, samples int) float64 {
 	if p <= 0 || p >= 1 {
 		return float64(n)
@@ -112,10 +106,9 @@ func moments(x []float64) (mean, variance float64) {
 	return mean, variance / float64(len(x))
 }
 
-// Average is the mean of independent estimates with equal weights, as in the last
-// column of the paper's Table 2. The distance of each end from the mean is the root
-// of the summed squares of the estimates' distances, over their number (MOVER: Zou
-// and Donner, "Construction of confidence limits about effect measures", 2008).
+// Average is the mean of independent estimates with equal weights, as in the last column of the paper's Table 2. The
+// distance of each end from the mean is the root of the summed squares of the estimates' distances, over their number
+// (MOVER: Zou and Donner, "Construction of confidence limits about effect measures", 2008).
 func Average(estimates []Estimate) Estimate {
 	var e Estimate
 	var low, high float64
@@ -130,11 +123,10 @@ func Average(estimates []Estimate) Estimate {
 	return e
 }
 
-// Difference estimates mean(b) - mean(a) of values that belong to the same
-// problems in the same order: Newcombe's interval for paired proportions
-// ("Improved confidence intervals for the difference between binomial
-// proportions based on paired data", 1998, method 10 without the continuity
-// correction), from the intervals of the two means and their correlation.
+// Difference estimates mean(b) - mean(a) of values that belong to the same problems in the same order: Newcombe's
+// interval for paired proportions ("Improved confidence intervals for the difference between binomial proportions
+// based on paired data", 1998, method 10 without the continuity correction), from the intervals of the two means and
+// their correlation.
 func Difference(a, b []float64, samplesA, samplesB int) Estimate {
 	ea, eb := Share(a, samplesA), Share(b, samplesB)
 	r := correlation(a, b)

@@ -11,10 +11,9 @@ const (
 	flips      = 100_000 // number of random sign combinations where the exact test would take too long
 )
 
-// SignFlip returns the two-sided p-value of the sum of paired differences. The test asks
-// how often a sum at least as far from 0 would come up if each difference could equally
-// well have had the other sign; it assumes nothing else. With differences of -1, 0 and 1
-// it is McNemar's exact test. With n differences the smallest p-value is 2^(1-n).
+// SignFlip returns the two-sided p-value of the sum of paired differences. The test asks how often a sum at least as
+// far from 0 would come up if each difference could equally well have had the other sign; it assumes nothing else.
+// With differences of -1, 0 and 1 it is McNemar's exact test. With n differences the smallest p-value is 2^(1-n).
 func SignFlip(d []float64) float64 {
 	var values []float64
 	total, scale, whole := 0.0, 0.0, true
@@ -42,8 +41,8 @@ func SignFlip(d []float64) float64 {
 	return randomFlip(values, least)
 }
 
-// wholeFlip computes the distribution of the sum over all signs of integer differences,
-// one after the other: dist[r+s] is the probability of sum s, |s| <= r.
+// wholeFlip returns the p-value of whole differences whose sum is seen or -seen: it computes the distribution of the
+// sum over all signs, one difference after the other. dist[r+s] is the probability of sum s, |s| <= r.
 func wholeFlip(d []float64, seen int) (p float64) {
 	dist, r := []float64{1}, 0
 	for _, v := range d {
@@ -63,8 +62,8 @@ func wholeFlip(d []float64, seen int) (p float64) {
 	return min(1, p)
 }
 
-// randomFlip estimates the p-value from random flips, the same in every call. The observed
-// sum counts as one of the draws, so that the p-value is never 0 and the test keeps its
+// randomFlip estimates the p-value from random flips, the same in every call: the share of sums at least as far from
+// 0 as least. The observed sum counts as one of the draws, so that the p-value is never 0 and the test keeps its
 // level.
 func randomFlip(d []float64, least float64) float64 {
 	r := rand.New(rand.NewPCG(1, 2))

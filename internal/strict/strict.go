@@ -37,14 +37,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// JSON decodes text as encoding/json does, but for two things: a key that is stated twice is
-// an error, and so is null in a list whose elements cannot be null. Null leaves any other
-// value as it was. Keys that into lacks are ignored.
+// JSON decodes text as encoding/json does, but for two things: a key that is stated twice is an error, and so is null
+// in a list whose elements cannot be null. Null leaves any other value as it was. Keys that into lacks are ignored.
 func JSON(text []byte, into any) error { return decode(text, into) }
 
 // Known is JSON, but refuses keys that into lacks.
 func Known(text []byte, into any) error { return decode(text, into, json.RejectUnknownMembers(true)) }
 
+// decode is JSON with further options.
 func decode(text []byte, into any, options ...json.Options) error {
 	options = append(options, json.MatchCaseInsensitiveNames(true), jsonv1.MatchCaseSensitiveDelimiter(true),
 		jsontext.AllowInvalidUTF8(true)) // half of a surrogate pair becomes U+FFFD
@@ -55,7 +55,7 @@ func decode(text []byte, into any, options ...json.Options) error {
 	if err == nil {
 		return nil
 	}
-	var value jsontext.Value // what the whole text is not is said before what a value of it is
+	var value jsontext.Value // a text that is not JSON at all is said to be none, before an error of one of its values
 	return explain(text, cmp.Or(json.Unmarshal(text, &value, jsontext.AllowInvalidUTF8(true)), err))
 }
 
@@ -64,7 +64,7 @@ type nullError struct{ reflect.Type }
 
 func (nullError) Error() string { return "null" }
 
-// nulls refuses null in lists, and passes over it elsewhere.
+// nulls refuses null in lists whose elements cannot be null, and passes over it elsewhere.
 var nulls = json.UnmarshalFromFunc(func(d *jsontext.Decoder, into any) error {
 	t := reflect.TypeOf(into).Elem()
 	_, own := into.(interface{ UnmarshalJSON([]byte) error })
@@ -77,7 +77,7 @@ var nulls = json.UnmarshalFromFunc(func(d *jsontext.Decoder, into any) error {
 	return d.SkipValue()
 })
 
-// explain describes an error of package json.
+// explain says what is wrong in text, by an error of package json: where, what was found and what is wanted.
 func explain(text []byte, err error) error {
 	syntax, wrong := (*jsontext.SyntacticError)(nil), (*json.SemanticError)(nil)
 	switch {
@@ -87,7 +87,7 @@ func explain(text []byte, err error) error {
 		return err
 	}
 	at := path(wrong.JSONPointer)
-	if own, ok := wrong.Err.(*Error); ok {
+	if own, ok := wrong.Err.(*Error); ok { // of an UnmarshalJSON that calls this package; its path begins here
 		if at != "" && own.Path != "" && own.Path[0] != '[' {
 			at += "."
 		}
@@ -114,7 +114,7 @@ func explain(text []byte, err error) error {
 	return &Error{at, "%s is " + escaped(describeAt(text, wrong.ByteOffset)) + ", not " + wants, nil}
 }
 
-// explainSyntax says where a text ceases to be JSON, and why.
+// explainSyntax says where a text ceases to be JSON, by line if it has several, and why.
 func explainSyntax(text []byte, err *jsontext.SyntacticError) error {
 	place := fmt.Sprintf("byte %d", err.ByteOffset)
 	if lines := bytes.Count(bytes.TrimRight(text[:err.ByteOffset], "\r\n"), []byte("\n")); lines > 0 {
@@ -143,7 +143,7 @@ func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 // most bounds what a message repeats of a text, in bytes.
 const most = 40
 
-// describeAt describes the value at an offset of a text.
+// describeAt describes the value at an offset of a text: its kind, or the beginning of its text.
 func describeAt(text []byte, at int64) string {
 	text = text[at:]
 	d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true))

@@ -1,6 +1,5 @@
-// Package limits says how far the phases of a round are from the limits of the machine:
-// it compares their times with the least time for their operations and their bytes, at
-// the measured speed of a matrix product and of memory.
+// Package limits says how far the phases of a round are from the limits of the machine: it compares their times with
+// the least time for their operations and their bytes, at the measured speed of a matrix product and of memory.
 package limits
 
 import (
@@ -19,10 +18,9 @@ type Peaks struct {
 	// FLOPS is the number of floating-point operations a second in a product of two
 	// square matrices of float32 by ONNX Runtime.
 	FLOPS float64 `json:"gemm_flops_per_second"`
-	// Bytes is the number of bytes that a copy between two arrays, larger than caches, or a
-	// sum onto one of them reads and writes in a second, with as many threads as ONNX Runtime
-	// uses. A copy may also read what it overwrites, a sum onto an array, as an optimizer's
-	// update, reads and writes the same places.
+	// Bytes is the number of bytes that a copy between two arrays, larger than caches, or a sum onto one of them
+	// reads and writes in a second, with as many threads as ONNX Runtime uses. A copy may also read what it
+	// overwrites, a sum onto an array, as an optimizer's update, reads and writes the same places.
 	Bytes float64 `json:"memory_bytes_per_second"`
 }
 
@@ -37,7 +35,8 @@ const (
 	peakRepeats = 5
 )
 
-// Machine measures the peaks for a second, on the CPU.
+// Machine measures the peaks for a second, on the CPU: the products of matrices of two sizes, and a copy and a sum of
+// arrays, each on all threads.
 func Machine(env *runtime.Env) (Peaks, error) {
 	var p Peaks
 	for _, n := range []int{peakWidth, 2 * peakWidth} {
@@ -52,16 +51,16 @@ func Machine(env *runtime.Env) (Peaks, error) {
 		from[i] = float32(i) // touch it, else all of it could be one page of zeros
 	}
 	threads := env.Threads()
-	bytes := func(each float64, f func(to, from []float32)) {
+	measure := func(bytesOfElement float64, f func(to, from []float32)) {
 		seconds := fastest(func() {
 			models.AtOnce(threads, threads, func(i int) {
 				f(to[i*peakFloats/threads:(i+1)*peakFloats/threads], from[i*peakFloats/threads:(i+1)*peakFloats/threads])
 			})
 		})
-		p.Bytes = max(p.Bytes, each*peakFloats/seconds)
+		p.Bytes = max(p.Bytes, bytesOfElement*peakFloats/seconds)
 	}
-	bytes(8, func(to, from []float32) { copy(to, from) })
-	bytes(12, func(to, from []float32) {
+	measure(8, func(to, from []float32) { copy(to, from) })
+	measure(12, func(to, from []float32) {
 		for i, x := range from[:len(to)] {
 			to[i] += x
 		}
@@ -71,7 +70,7 @@ func Machine(env *runtime.Env) (Peaks, error) {
 	return p, nil
 }
 
-// productSeconds returns how many seconds a product of two matrices [n,n] takes.
+// productSeconds returns how many seconds ONNX Runtime takes for a product of two matrices [n,n].
 func productSeconds(env *runtime.Env, n int) (float64, error) {
 	program, err := graph.Build("product", func(g *graph.Graph) {
 		g.Output("y", graph.MatMul(g.Float("a", n, n), g.Float("b", n, n), false, false, 1))
@@ -126,8 +125,7 @@ func fastest(f func()) float64 {
 	return best
 }
 
-// Work is what a phase must do in any program: the operations of its products and the
-// bytes to read and write.
+// Work is what a phase must do in any program: the operations of its products and the bytes to read and write.
 type Work struct{ FLOPs, Bytes float64 }
 
 // Seconds is the least time that a machine with these peaks needs.
@@ -146,9 +144,10 @@ type Model struct {
 	gradients    float64 // how many products the backward pass has for each of the forward pass
 }
 
-// ModelOf returns the Model of a geometry of which an optimizer trains this number of
-// parameters. If frozen is true, they are an adapter's, and the matrices have no gradients.
+// ModelOf returns the Model of a geometry of which an optimizer trains this number of parameters. If frozen is true,
+// they are an adapter's, and the matrices have no gradients.
 func ModelOf(g models.Geometry, parameters int, optimizer models.Optimizer, frozen bool) Model {
+	// The widths of the stream, of all queries, and of all keys or values.
 	d, a, kv, layers := float64(g.Hidden), float64(g.Heads*g.HeadDim), float64(g.KVHeads*g.HeadDim), float64(g.Layers)
 	size := float64(max(2, g.Compute.Size()))
 	gradients := 2.0

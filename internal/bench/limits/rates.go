@@ -48,41 +48,39 @@ type Round struct {
 	// Again is how often all forward passes are computed in addition to one for each
 	// step: for a score, or in part for activations that are not stored.
 	Again float64
-	// HostBytes cross between GPU and host in a step; Sent and Linked go to other ranks,
-	// by MPI and by NCCL.
+	// HostBytes cross between GPU and host in a step; Sent and Linked go to other ranks, by MPI and by NCCL.
 	HostBytes, Sent, Linked int64
 }
 
-// Seconds estimates how long the round takes. measured says whether rates were measured
-// on this GPU, as its driver names it, and for models of nearly this size: otherwise the
-// nearest serve.
+// Seconds estimates how long the round takes. measured says whether rates were measured on this GPU, as its driver
+// names it, and for models of nearly this size: otherwise the nearest serve.
 func (r Round) Seconds(gpu string) (seconds float64, measured bool) {
-	n, a, b := float64(r.Parameters), rates[0], rates[1]
-	on := func(x, y float64) float64 { // the line through the times of the two models
-		return max(x*min(1, n/a.parameters), x+(n-a.parameters)*(y-x)/(b.parameters-a.parameters))
+	n, small, large := float64(r.Parameters), rates[0], rates[1]
+	at := func(x, y float64) float64 { // on the line through the times x and y of the two models, and below small in proportion
+		return max(x*min(1, n/small.parameters), x+(n-small.parameters)*(y-x)/(large.parameters-small.parameters))
 	}
-	score := on(a.score, b.score) / ratedTokens
-	ms := float64(r.Steps)*on(a.update, b.update) + float64(r.Learned)*(on(a.learn, b.learn)/ratedTokens+r.Again*score)
+	score := at(small.score, large.score) / ratedTokens
+	ms := float64(r.Steps)*at(small.update, large.update) + float64(r.Learned)*(at(small.learn, large.learn)/ratedTokens+r.Again*score)
 	ms += float64(r.Prompts*r.Prompt)*score + r.decode(func(rows, context float64) float64 {
-		k := 0
+		k := 0 // the measured numbers of rows k and k+1 are those around rows, or the nearest
 		for k < len(ratedRows)-2 && rows > ratedRows[k+1] {
 			k++
 		}
-		x, y := on(a.steps[k], b.steps[k]), on(a.steps[k+1], b.steps[k+1])
+		x, y := at(small.steps[k], large.steps[k]), at(small.steps[k+1], large.steps[k+1])
 		return x + (rows-ratedRows[k])/(ratedRows[k+1]-ratedRows[k])*(y-x) + 1e3*(context-ratedContext*rows)*float64(r.TokenBytes)/cacheRate
 	})
 	seconds = ms/1e3 + float64(r.Steps)*(float64(r.HostBytes)/hostRate+float64(r.Sent)/rankRate+float64(r.Linked)/linkRate)
 	known := strings.Contains(gpu, "H100") || strings.Contains(gpu, "H200")
-	return seconds, known && n >= a.parameters/2 && n <= 2*b.parameters
+	return seconds, known && n >= small.parameters/2 && n <= 2*large.parameters
 }
 
 // What a core of a CPU does: products and bytes a second, and seconds between the runs of a
 // step. A core with AVX-512 is nearly twice as fast, an old one half.
 const coreFLOPS, hostBytes, stepOverhead = 1e11, 2e10, 5e-4
 
-// SecondsOnCPU estimates how long the round takes on so many cores, to a factor of about two: the
-// weights are read in each step of sampling, and a learned token passes them forward twice and
-// backward.
+// SecondsOnCPU estimates how long the round takes on so many cores, to a factor of about two: the weights, of 4
+// bytes, are read in each step of sampling, a product is 2 operations for each weight, a learned token passes the
+// weights forward twice and backward, which counts twice, and an update reads and writes 28 bytes a parameter.
 func (r Round) SecondsOnCPU(cores int) float64 {
 	n, rate := float64(r.Parameters), coreFLOPS*float64(max(1, cores))
 	seconds := r.decode(func(rows, context float64) float64 {
@@ -92,8 +90,8 @@ func (r Round) SecondsOnCPU(cores int) float64 {
 	return seconds + float64(r.Steps)*28*n/hostBytes
 }
 
-// decode adds up the steps that sample the responses: a slot takes the next response when
-// its own ends. step returns the time for the rows and their tokens in the cache.
+// decode adds up the steps that sample the responses: a slot takes the next response when its own ends. step returns
+// the time for a step of so many rows with so many tokens in the cache in all (context).
 func (r Round) decode(step func(rows, context float64) float64) (sum float64) {
 	var left []int // tokens of the responses in slots
 	context, begun := 0.0, 0
@@ -113,9 +111,8 @@ func (r Round) decode(step func(rows, context float64) float64) (sum float64) {
 	return sum
 }
 
-// Lengths returns n lengths of responses with a mean, shuffled: those of a log-normal
-// distribution at equal steps of probability, cut at three times the mean. A model's
-// first answers to mathematical problems spread so.
+// Lengths returns n lengths of responses with a mean, shuffled: those of a log-normal distribution at equal steps of
+// probability, cut at three times the mean. A model's first answers to mathematical problems spread so.
 func Lengths(n, mean int) []int {
 	const sigma = 0.6
 	out := make([]int, n)
