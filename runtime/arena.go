@@ -11,12 +11,11 @@ import (
 	"onering/runtime/internal/tiles"
 )
 
-// A piece is a range of the elements of a Layout: those from from (included) to to
-// (excluded).
+// A piece is a range of the elements of a Layout: those from from (included) to to (excluded).
 type piece struct{ from, to int }
 
-// and returns the elements that both have; there may be none.
-func (p piece) and(q piece) piece {
+// intersect returns the elements that both have; there may be none.
+func (p piece) intersect(q piece) piece {
 	from := max(p.from, q.from)
 	return piece{from, max(from, min(p.to, q.to))}
 }
@@ -26,7 +25,7 @@ func (p piece) size() int { return p.to - p.from }
 // without returns the elements of p that no piece of an ordered list has.
 func (p piece) without(pieces []piece) (rest []piece) {
 	for _, q := range append(slices.Clone(pieces), piece{p.to, p.to}) {
-		if x := p.and(piece{p.from, q.from}); x.size() > 0 {
+		if x := p.intersect(piece{p.from, q.from}); x.size() > 0 {
 			rest = append(rest, x)
 		}
 		p.from = max(p.from, q.to)
@@ -73,11 +72,15 @@ func (b block) address(i int) unsafe.Pointer { return unsafe.Add(b.at, (i-b.from
 // roundAtOnce bounds how many rounded elements the host holds on the way to a device.
 const roundAtOnce = 1 << 22
 
-// move copies elements p of w between the host and the block, which has them.
-func (b block) move(w *models.Weights, p piece, down bool) (err error) {
+// Values of the parameter way of copies between the host's elements of a Weights and its blocks.
+const toBlocks, toHost = false, true
+
+// move copies elements p of w between the host and the block, which has them. Unless the block is in float32, it rounds
+// them on the way there, and widens them on the way back.
+func (b block) move(w *models.Weights, p piece, way bool) (err error) {
 	if b.dtype == models.F32 && p.size() > 0 {
 		data := unsafe.Pointer(unsafe.SliceData(w.Data[p.from:p.to]))
-		if down {
+		if way == toHost {
 			return b.memory.Download(data, b.address(p.from), 4*p.size())
 		}
 		return b.memory.Upload(b.address(p.from), data, 4*p.size())
@@ -85,9 +88,9 @@ func (b block) move(w *models.Weights, p piece, down bool) (err error) {
 	var part []byte
 	for first := p.from; first < p.to && err == nil; first += roundAtOnce {
 		data := w.Data[first:min(first+roundAtOnce, p.to)]
-		part = mirror(b.memory, b.address(first), len(data)*b.dtype.Size(), part)
+		part = hostBytes(b.memory, b.address(first), len(data)*b.dtype.Size(), part)
 		at := unsafe.Pointer(unsafe.SliceData(part))
-		if down {
+		if way == toHost {
 			err = b.memory.Download(at, b.address(first), len(part))
 			models.Decode(data, part, b.dtype)
 			continue
@@ -98,8 +101,7 @@ func (b block) move(w *models.Weights, p piece, down bool) (err error) {
 	return err
 }
 
-// view returns a Value whose first element is element first of the weights. The caller
-// closes it.
+// view returns a Value whose first element is element first of the weights. The caller closes it.
 func (b block) view(first int, shape ...int64) (*Value, error) {
 	n, err := sizeOf(b.dtype, shape)
 	if err != nil {
@@ -108,24 +110,23 @@ func (b block) view(first int, shape ...int64) (*Value, error) {
 	return newValue(b.memory, b.dtype, b.address(first), n, shape)
 }
 
-// An arena is where the elements of a models.Weights lie for sessions: those of weights,
-// of gradients or of a moment. It lives as long as the Ring, Learner or Optimizer that made
-// it. Float32 elements on the host are those of the Weights themselves. Of elements on a
-// device, those of the Weights are from the last Download.
+// An arena is where the elements of a models.Weights lie for sessions: those of weights, of gradients or of a moment.
+// It lives as long as the Ring, Learner or Optimizer that made it. Float32 elements on the host are those of the
+// Weights themselves. Of elements on a device, those of the Weights are from the last Download.
 type arena struct {
-	env     *Env
-	weights *models.Weights
-	blocks  []block                            // the float32 elements, or lower halves of some, in order; those in gaps are of other ranks
-	copy    block                              // elements that Programs read in fewer bits, rounded from those in blocks; zero without one
-	read    []piece                            // the float32 elements that Programs read
-	values  map[models.DType]map[string]*Value // tensors by plain and by fused name; empty until makeValues is called
-	free    func() error                       // frees the memory of blocks and copy that is not the host's of the Weights; nil if there is none
+	env           *Env
+	weights       *models.Weights
+	blocks        []block                            // the float32 elements, or lower halves of some, in order; those in gaps are of other ranks
+	roundedCopy   block                              // elements that Programs read in fewer bits, rounded from those in blocks; zero without one
+	readInFloat32 []piece                            // the float32 elements that Programs read
+	values        map[models.DType]map[string]*Value // tensors by plain and by fused name; empty until makeValues is called
+	free          func() error                       // frees the memory of blocks and copy that is not the host's of the Weights; nil if there is none
 }
 
 // hostArena returns an arena of the host's own elements.
 func hostArena(w *models.Weights) *arena {
 	all := piece{0, len(w.Data)}
-	return &arena{weights: w, blocks: []block{{all, host, models.F32, unsafe.Pointer(unsafe.SliceData(w.Data))}}, read: []piece{all}}
+	return &arena{weights: w, blocks: []block{{all, host, models.F32, unsafe.Pointer(unsafe.SliceData(w.Data))}}, readInFloat32: []piece{all}}
 }
 
 // blocksIn returns pieces in float32 as blocks of a memory, which have no place in it yet.
@@ -136,11 +137,12 @@ func blocksIn(pieces []piece, m *memory) (blocks []block) {
 	return blocks
 }
 
-// hold makes the arena of w, where Upload and Download find it: it joins adjacent blocks, which are given in any order,
-// and gives each an address, in w.Data itself for float32 on the host, else in one new allocation. copied, empty if there
-// is none, is the block of the elements rounded to fewer bits; it gets an address too. Memory on a device is not initialized.
-func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, error) {
-	a := &arena{env: e, weights: w, copy: copied, read: []piece{{0, len(w.Data)}}}
+// newArena makes the arena of w, and enters it where Upload and Download find it. It joins adjacent blocks, which are
+// given in any order, and gives each an address, in w.Data itself for float32 on the host, else in one new
+// allocation. copied, empty if there is none, is the block of the elements rounded to fewer bits; it gets an address
+// too. New memory has no content yet.
+func (e *Env) newArena(w *models.Weights, blocks []block, copied block) (*arena, error) {
+	a := &arena{env: e, weights: w, roundedCopy: copied, readInFloat32: []piece{{0, len(w.Data)}}}
 	slices.SortFunc(blocks, func(x, y block) int { return x.from - y.from })
 	for _, b := range blocks {
 		if n := len(a.blocks); n > 0 && a.blocks[n-1].to == b.from && a.blocks[n-1].memory == b.memory && a.blocks[n-1].dtype == b.dtype {
@@ -149,32 +151,32 @@ func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, err
 			a.blocks = append(a.blocks, b)
 		}
 	}
-	var placed []*block // those that need memory
+	var needMemory []*block // beside w.Data
 	for i := range a.blocks {
 		if b := &a.blocks[i]; b.memory.IsHost() && b.dtype == models.F32 {
 			b.at = unsafe.Pointer(&w.Data[b.from])
 		} else {
-			placed = append(placed, b)
+			needMemory = append(needMemory, b)
 		}
 	}
 	if copied.size() > 0 {
-		placed = append(placed, &a.copy)
+		needMemory = append(needMemory, &a.roundedCopy)
 	}
-	size, offsets := 0, make([]int, len(placed))
-	for i, b := range placed {
-		// Modulo 64, an element's offset here is that from the start of the weights: tensors begin on multiples of 64 bytes,
-		// as on the host.
+	size, offsets := 0, make([]int, len(needMemory))
+	for i, b := range needMemory {
+		// Modulo 64, an element's offset here is that from the start of the weights: tensors begin on multiples of 64
+		// bytes, as on the host.
 		size += (b.dtype.Size()*b.from - size) & 63
 		offsets[i] = size
 		size += b.bytes()
 	}
 	if size > 0 {
-		at, free, err := e.lasting(size)
+		at, free, err := e.allocateLasting(size)
 		if err != nil {
 			return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(size)*1e-9, e.memory, err)
 		}
 		a.free = free
-		for i, b := range placed {
+		for i, b := range needMemory {
 			b.at = unsafe.Add(at, offsets[i])
 		}
 	}
@@ -182,9 +184,9 @@ func (e *Env) hold(w *models.Weights, blocks []block, copied block) (*arena, err
 	return a, nil
 }
 
-// lasting allocates memory for as long as a model lives, and returns what frees it. On the host it
+// allocateLasting allocates memory for as long as a model lives, and returns what frees it. On the host it
 // is not Go's, or Go's collector would wait until there is as much garbage as there are weights.
-func (e *Env) lasting(bytes int) (at unsafe.Pointer, free func() error, err error) {
+func (e *Env) allocateLasting(bytes int) (at unsafe.Pointer, free func() error, err error) {
 	if e.memory.IsHost() {
 		return models.Allocate(bytes)
 	}
@@ -192,18 +194,18 @@ func (e *Env) lasting(bytes int) (at unsafe.Pointer, free func() error, err erro
 	return at, func() error { e.memory.Free(at); return nil }, err
 }
 
-// holdZeros is hold for pieces in one memory, whose elements are all zero.
-func (e *Env) holdZeros(w *models.Weights, in *memory, pieces []piece) (*arena, error) {
-	a, err := e.hold(w, blocksIn(pieces, in), block{})
+// newZeroArena is newArena for pieces in one memory, whose elements are all zero.
+func (e *Env) newZeroArena(w *models.Weights, in *memory, pieces []piece) (*arena, error) {
+	a, err := e.newArena(w, blocksIn(pieces, in), block{})
 	if err == nil && !e.memory.IsHost() {
 		err = a.zero()
 	}
 	return a, err
 }
 
-// holdAll is hold for all elements on the device of e, with the content of w.
-func (e *Env) holdAll(w *models.Weights) (*arena, error) {
-	a, err := e.hold(w, blocksIn([]piece{{0, len(w.Data)}}, e.memory), block{})
+// newUploadedArena is newArena for all elements on the device of e, with the content of w.
+func (e *Env) newUploadedArena(w *models.Weights) (*arena, error) {
+	a, err := e.newArena(w, blocksIn([]piece{{0, len(w.Data)}}, e.memory), block{})
 	if err == nil {
 		err = a.fill()
 	}
@@ -212,28 +214,29 @@ func (e *Env) holdAll(w *models.Weights) (*arena, error) {
 
 // fill copies the elements from the host and makes the Values of the tensors.
 func (a *arena) fill() error {
-	if err := a.upload(true); err != nil {
+	if err := a.upload(forgetFloat32); err != nil {
 		return err
 	}
 	return a.makeValues()
 }
 
-// makeValues makes a Value for each tensor that lies completely in a block or in the copy, and
-// for what the weights hold in fewer bits.
+// makeValues makes the Values that sessions bind, by type and name: one for each tensor, alone or fused with others,
+// that lies completely in a float32 block or in roundedCopy, and those of makeNarrowValues. A tensor may have one in
+// each.
 func (a *arena) makeValues() error {
 	l := a.weights.Layout
-	a.values = map[models.DType]map[string]*Value{models.F32: {}, a.copy.dtype: {}}
+	a.values = map[models.DType]map[string]*Value{models.F32: {}, a.roundedCopy.dtype: {}}
 	names := l.ReadNames()
 	for _, f := range l.Fused() {
 		names = append(names, f.Name)
 	}
-	if err := a.makeHeld(names); err != nil {
+	if err := a.makeNarrowValues(names); err != nil {
 		return err
 	}
-	for _, b := range append(whole(a.blocks), a.copy) {
+	for _, b := range append(withoutHalves(a.blocks), a.roundedCopy) {
 		for _, name := range names {
 			p, _ := l.Find(name)
-			if x := (piece{p.Offset, p.Offset + p.Size}); b.and(x) != x || a.values[b.dtype][name] != nil {
+			if x := (piece{p.Offset, p.Offset + p.Size}); b.intersect(x) != x || a.values[b.dtype][name] != nil {
 				continue
 			}
 			v, err := b.view(p.Offset, int64s(p.Shape)...)
@@ -246,8 +249,8 @@ func (a *arena) makeValues() error {
 	return nil
 }
 
-// makeHeld makes a Value for each matrix that the weights hold in fewer bits, and for its scales.
-func (a *arena) makeHeld(names []string) error {
+// makeNarrowValues makes a Value for each matrix that the host's Weights have in fewer bits alone (Narrow), and for its scales.
+func (a *arena) makeNarrowValues(names []string) error {
 	n := a.weights.Narrow
 	for _, name := range names {
 		p, _ := a.weights.Layout.Find(name)
@@ -279,8 +282,7 @@ func (a *arena) value(name string, d models.DType) *Value {
 	return cmp.Or(a.values[d][name], a.values[d][models.AdapterPrefix+name])
 }
 
-// arenaOf returns the arena that hold made for w, or one over the host's elements if
-// there is none.
+// arenaOf returns the arena that newArena made for w, or one over the host's elements if there is none.
 func (e *Env) arenaOf(w *models.Weights) *arena {
 	if a, ok := e.arenas.Load(w); ok {
 		return a.(*arena)
@@ -288,8 +290,8 @@ func (e *Env) arenaOf(w *models.Weights) *arena {
 	return hostArena(w)
 }
 
-// whole returns blocks without those of lower halves.
-func whole(blocks []block) []block {
+// withoutHalves returns blocks without those of lower halves.
+func withoutHalves(blocks []block) []block {
 	return slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return b.dtype != models.F32 })
 }
 
@@ -303,10 +305,10 @@ func pieces(of []block, in *memory) (pieces []piece) {
 	return pieces
 }
 
-// of returns the block that has the elements of p.
-func (a *arena) of(p piece) (block, error) {
+// blockOf returns the block that has the elements of p.
+func (a *arena) blockOf(p piece) (block, error) {
 	for _, b := range a.blocks {
-		if b.and(p) == p {
+		if b.intersect(p) == p {
 			return b, nil
 		}
 	}
@@ -323,13 +325,13 @@ func (a *arena) view(first int, shape ...int64) (*Value, error) {
 // of the copy.
 func (a *arena) viewIn(d models.DType, first int, shape ...int64) (*Value, error) {
 	if d != models.F32 {
-		return a.copy.view(first, shape...)
+		return a.roundedCopy.view(first, shape...)
 	}
 	n, err := sizeOf(models.F32, shape)
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.of(piece{first, first + n/4})
+	b, err := a.blockOf(piece{first, first + n/4})
 	if err != nil {
 		return nil, err
 	}
@@ -338,20 +340,19 @@ func (a *arena) viewIn(d models.DType, first int, shape ...int64) (*Value, error
 
 // OnHost reports whether the host has all elements of w all the time: Download copies nothing.
 func (e *Env) OnHost(w *models.Weights) bool {
-	return len(piece{0, len(w.Data)}.without(pieces(whole(e.arenaOf(w).blocks), host))) == 0
+	return len(piece{0, len(w.Data)}.without(pieces(withoutHalves(e.arenaOf(w).blocks), host))) == 0
 }
 
-// Download copies from the device to the host: the weights of a Ring, the gradients of a
-// Learner or the moments of an Optimizer. On the CPU both are the same memory, and only
-// what a Ring holds in halves is put together. Elements that a divided Ring lacks in float32 get the rounded values that
-// Programs read.
+// Download copies from the device to the host: the weights of a Ring, the gradients of a Learner or the moments of an
+// Optimizer. On the CPU both are the same memory, and only what a Ring holds in halves is put together. Elements that
+// a divided Ring lacks in float32 get the rounded values that Programs read.
 func (e *Env) Download(w ...*models.Weights) error {
 	for _, w := range w {
 		a := e.arenaOf(w)
-		lacking := a.copy.without(pieces(a.blocks, nil))
+		lacking := a.roundedCopy.without(pieces(a.blocks, nil))
 		err := e.DownloadPart(w, 0, len(w.Data))
 		for _, p := range lacking {
-			err = cmp.Or(err, copying("from", a.copy.move(w, p, true)))
+			err = cmp.Or(err, copying("from", a.roundedCopy.move(w, p, toHost)))
 		}
 		if err != nil {
 			return err
@@ -365,59 +366,62 @@ func (e *Env) Download(w ...*models.Weights) error {
 // host must have. On the CPU only copies and halves have to be made again.
 func (e *Env) Upload(w ...*models.Weights) error {
 	for _, w := range w {
-		if err := e.arenaOf(w).upload(false); err != nil {
+		if err := e.arenaOf(w).upload(keepFloat32); err != nil {
 			return copying("to", err)
 		}
 	}
 	return nil
 }
 
-// upload copies the host's elements to the blocks and to the copy, whose upper halves the blocks of lower ones
-// set. With drop it gives the host's memory of halves back bit by bit, so that they never take both at once.
-func (a *arena) upload(drop bool) error {
-	err := a.move(piece{0, len(a.weights.Data)}, false, drop)
-	halves := slices.DeleteFunc(slices.Clone(a.blocks), func(b block) bool { return b.dtype == models.F32 })
-	for _, p := range a.copy.without(pieces(halves, nil)) {
-		err = cmp.Or(err, a.copy.move(a.weights, p, false))
+// Values of the parameter forget: whether the host's float32 memory of elements that are now in halves goes back to the
+// system, part by part, so that the two never take memory at once.
+const keepFloat32, forgetFloat32 = false, true
+
+// upload copies the host's elements to the blocks and to roundedCopy. A move to lower halves sets the upper ones, too.
+func (a *arena) upload(forget bool) error {
+	err := a.move(piece{0, len(a.weights.Data)}, toBlocks, forget)
+	lowerHalves := slices.DeleteFunc(slices.Clone(a.blocks), func(b block) bool { return b.dtype == models.F32 })
+	for _, p := range a.roundedCopy.without(pieces(lowerHalves, nil)) {
+		err = cmp.Or(err, a.roundedCopy.move(a.weights, p, toBlocks))
 	}
 	return err
 }
 
-// DownloadPart is Download for the elements from (included) to to (excluded), except
-// those that a divided Ring lacks.
+// DownloadPart is Download for the elements from (included) to to (excluded), except those that a divided Ring lacks.
 func (e *Env) DownloadPart(w *models.Weights, from, to int) error {
-	return copying("from", e.arenaOf(w).move(piece{from, to}, true, false))
+	return copying("from", e.arenaOf(w).move(piece{from, to}, toHost, keepFloat32))
 }
 
 // UploadPart is Upload for the elements from (included) to to (excluded) of gradients.
 func (e *Env) UploadPart(w *models.Weights, from, to int) error {
-	return copying("to", e.arenaOf(w).move(piece{from, to}, false, false))
+	return copying("to", e.arenaOf(w).move(piece{from, to}, toBlocks, keepFloat32))
 }
 
-// move copies the elements of a range between the host and the blocks; drop is as for moveHalves.
-func (a *arena) move(p piece, down, drop bool) error {
+// move copies the elements of a range between the host and the blocks.
+func (a *arena) move(p piece, way, forget bool) error {
 	for _, b := range a.blocks {
-		x := b.and(p)
+		x := b.intersect(p)
 		if b.dtype != models.F32 {
-			a.moveHalves(b, x, down, drop)
-		} else if err := b.move(a.weights, x, down); err != nil {
+			a.moveHalves(b, x, way, forget)
+		} else if err := b.move(a.weights, x, way); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// moveHalves is move for elements of a block of lower halves; with drop it then gives the host's memory of them back.
-func (a *arena) moveHalves(b block, p piece, down, drop bool) {
+// moveHalves is move for elements of a block of lower halves: to it, it splits float32 into these and the upper ones in
+// roundedCopy; from it, it joins both. Several threads do it.
+func (a *arena) moveHalves(b block, p piece, way, forget bool) {
 	models.AtOnce(a.env.Threads(), (p.size()+roundAtOnce-1)/roundAtOnce, func(i int) {
-		x := p.and(piece{p.from + i*roundAtOnce, p.from + (i+1)*roundAtOnce})
-		data, halves := a.weights.Data[x.from:x.to], tiles.HalvesAt(a.copy.address(x.from), b.address(x.from), x.size())
-		if down {
+		x := p.intersect(piece{p.from + i*roundAtOnce, p.from + (i+1)*roundAtOnce})
+		data, halves := a.weights.Data[x.from:x.to], tiles.HalvesAt(a.roundedCopy.address(x.from), b.address(x.from), x.size())
+		if way == toHost {
 			halves.Join(data)
 		} else {
 			halves.Split(data)
 		}
-		if drop {
+		if forget {
 			a.weights.ForgetPart(x.from, x.to)
 		}
 	})
@@ -440,7 +444,7 @@ func (e *Env) Forget(w ...*models.Weights) {
 
 // ForgetPart is Forget for the elements from (included) to to (excluded).
 func (e *Env) ForgetPart(w *models.Weights, from, to int) {
-	for _, p := range (piece{from, to}).without(pieces(whole(e.arenaOf(w).blocks), host)) {
+	for _, p := range (piece{from, to}).without(pieces(withoutHalves(e.arenaOf(w).blocks), host)) {
 		w.ForgetPart(p.from, p.to)
 	}
 }
@@ -481,8 +485,7 @@ func int64s(shape []int) []int64 {
 // Needs, and an estimate adds them up.
 type Need struct {
 	What string // what the memory is for, such as "moments"; several parts may name the same
-	// Device counts memory of the device (for the CPU the host's), and Host counts the
-	// host's memory beside a GPU.
+	// Device counts memory of the device (for the CPU the host's), and Host counts the host's memory beside a GPU.
 	Device, Host int64
 	// Setting is the setting that lowers the need; empty if none does.
 	Setting string
@@ -492,25 +495,25 @@ type Need struct {
 // how many parts it is divided (the largest counts), and weights in fewer bits are included.
 func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload, parts int) []Need {
 	from, to := arch.Copied()
-	weights, fewer := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
+	elements, narrowBytes := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
 	if l := arch.AdapterLayout(); l != nil {
-		weights += int64(l.Size)
+		elements += int64(l.Size)
 	}
-	if compute.Narrow() { // in place of float32
+	if compute.Narrow() { // a frozen base in fewer bits has no float32
 		held, end := arch.Held()
-		weights, fewer = weights-int64(end-held), fewer+int64(models.NarrowBytes(compute.Base, end-held))
+		elements, narrowBytes = elements-int64(end-held), narrowBytes+int64(models.NarrowBytes(compute.Base, end-held))
 	}
-	need := Need{What: "weights", Device: 4 * weights}
-	alone := arch.AdapterLayout() == nil
-	divided, halves := alone && parts > 1, alone && compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16
-	if !compute.Narrow() && (halves || divided || offload == OffloadAll) {
+	need := Need{What: "weights", Device: 4 * elements}
+	trainsWeights := arch.AdapterLayout() == nil
+	divided, halves := trainsWeights && parts > 1, trainsWeights && compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16
+	if !compute.Narrow() && (halves || divided || offload == OffloadAll) { // the device has not all matrices in float32
 		var masters int64 // bytes of the matrices of which Programs read a copy
 		for _, p := range matrices(arch.Layout(), from, to) {
 			masters += int64(4 * p.size())
 		}
 		need.Device -= masters
 		if halves {
-			masters /= 2 // the copy has the upper ones
+			masters /= 2 // the rounded copy has the upper halves
 		}
 		if divided {
 			masters = (masters + int64(parts) - 1) / int64(parts)
@@ -521,7 +524,7 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload
 			need.Device += masters
 		}
 	}
-	return []Need{need, {What: "weights in fewer bits", Device: fewer}}
+	return []Need{need, {What: "weights in fewer bits", Device: narrowBytes}}
 }
 
 // OptimizerNeeds returns the needs of an Optimizer's state, of which the largest of so many
@@ -529,28 +532,29 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload
 func OptimizerNeeds(arch models.Architecture, rule models.Optimizer, offload Offload, parts int) []Need {
 	elements := cmp.Or(arch.AdapterLayout(), arch.Layout()).Size
 	n := Need{What: "moments", Device: int64((4*len(rule.State())*elements + parts - 1) / parts)}
-	kept := 0 // tensors of a part
+	stagedTensors := 0 // of each part of an update
 	if offload.hasMoments() {
 		n.Device, n.Host = 0, n.Device
-		kept += len(rule.State())
+		stagedTensors += len(rule.State())
 	}
 	if offload == OffloadAll && arch.AdapterLayout() == nil {
-		kept++
+		stagedTensors++
 	}
-	return []Need{n, {What: "other", Device: int64(4 * kept * stagingSlots * min(stagedAtOnce, elements))}}
+	return []Need{n, {What: "other", Device: int64(4 * stagedTensors * stagingSlots * min(stagedAtOnce, elements))}}
 }
 
-// DecoderNeeds returns the needs of a Decoder: its cache for so many tokens of so many rows and
-// prompts, a step of so many rows, and a prefill of so many tokens.
+// DecoderNeeds returns the needs of a Decoder with so many rows: its cache, for cached tokens of all rows and prompts
+// together, and the activations of a step of the rows or of a prefill of so many tokens.
 func DecoderNeeds(g models.Geometry, provider models.Provider, rows, cached, prefill int64) []Need {
 	size := int64(g.Compute.Size())
-	running := 4 * rows * int64(g.Vocab) // logits
+	activations := 4 * rows * int64(g.Vocab) // logits
 	if provider != models.CPU {
 		// the values for drawing from logits; the widest values of a prefill
-		running = 4*running + prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
+		activations = 4*activations + prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
 	}
+	fixed := g.RowBytes(0) // states whose size does not grow with the tokens
 	return []Need{
-		{What: "KV cache", Device: rows*g.RowBytes(0) + g.RowBytes(int(cached)) - g.RowBytes(0), Setting: "rollout.slots"},
-		{What: "activations", Device: running, Setting: "rollout.slots"},
+		{What: "KV cache", Device: rows*fixed + g.RowBytes(int(cached)) - fixed, Setting: "rollout.slots"},
+		{What: "activations", Device: activations, Setting: "rollout.slots"},
 	}
 }

@@ -15,17 +15,16 @@ import (
 	"onering/models"
 )
 
-// A Binding holds the Values that a Session reads and writes. Bind once and run
-// often: Run checks sizes only after something else was bound. One goroutine at a
-// time may use a Binding.
+// A Binding holds the Values that a Session reads and writes. Bind once and run often: Run checks sizes only after
+// something else was bound. One goroutine at a time may use a Binding.
 type Binding struct {
-	s       *Session
-	ptr     *C.OrtIoBinding
-	bound   [2][]*Value // Values by port
-	given   [][]byte    // by input, the small value that ONNX Runtime last copied to a device
-	sizes   []int64     // the sizes of Session.sizes at the last check, -1 where unknown
-	checked bool        // whether check has accepted the bound Values
-	failed  error       // the first error since begin
+	s          *Session
+	ptr        *C.OrtIoBinding
+	bound      [2][]*Value // Values by port
+	lastCopied [][]byte    // by input, the small value that ONNX Runtime last copied to a device
+	sizes      []int64     // the sizes of Session.sizes at the last check, -1 where unknown
+	checked    bool        // whether check has accepted the bound Values
+	failed     error       // the first error since begin
 }
 
 // NewBinding returns a Binding with nothing bound.
@@ -42,7 +41,7 @@ func (s *Session) NewBinding() (*Binding, error) {
 	for side := range b.bound {
 		b.bound[side] = make([]*Value, len(s.ports[side]))
 	}
-	b.given = make([][]byte, len(s.ports[input]))
+	b.lastCopied = make([][]byte, len(s.ports[input]))
 	s.bindings[b] = true
 	return b, nil
 }
@@ -78,8 +77,8 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 		return b.errorf(side, i, "has shape %v, the value %v", p.Shape, v.shape)
 	}
 	if side == input && v.memory != b.s.env.memory {
-		b.given[i] = nil // ready binds the input once it is filled
-	} else if err := b.give(side, i, v); err != nil {
+		b.lastCopied[i] = nil // before a run, ready calls bindNow, which copies what the caller has filled in by then
+	} else if err := b.bindNow(side, i, v); err != nil {
 		return err
 	}
 	b.bound[side][i] = v
@@ -87,9 +86,9 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 	return nil
 }
 
-// give binds v in ONNX Runtime, which copies a host's Value to a device. It must use the
+// bindNow binds v in ONNX Runtime, which copies a host's Value to a device. It must use the
 // thread of the runs, since the copy could otherwise overlap a run.
-func (b *Binding) give(side, i int, v *Value) (err error) {
+func (b *Binding) bindNow(side, i int, v *Value) (err error) {
 	b.s.env.memory.do(func() {
 		err = check(C.onering_bind(b.ptr, C.int(side), b.s.ports[side][i].cname, v.ptr))
 	})
@@ -139,11 +138,10 @@ func (b *Binding) Run() error {
 // littleBytes is the largest size of an input that is compared with the value copied last.
 const littleBytes = 1 << 16
 
-// ready prepares a run on Values, of which some may lie outside of the session's memory.
-// ONNX Runtime copies such an input when it is bound, so ready binds it again, unless it
-// is small and unchanged: a copy can cost a millisecond. Such an output is copied during
-// the run; wait reports that there is one, so the caller must wait for the run. Both are
-// counted.
+// ready prepares a run on Values, of which some may lie in the host's memory while the session's is a device's. ONNX
+// Runtime copies such an input when it is bound, so ready binds it again, unless it is small and unchanged: a copy
+// can cost a millisecond. Such an output is copied during the run; wait reports that there is one, so the caller must
+// wait for the run. Both copies are counted for Env.Crossed. A Value that was closed meanwhile is an error.
 func (b *Binding) ready() (wait bool, err error) {
 	m := b.s.env.memory
 	for side := range b.bound {
@@ -158,16 +156,16 @@ func (b *Binding) ready() (wait bool, err error) {
 				m.Count(0, v.bytes)
 			default:
 				bytes := unsafe.Slice((*byte)(v.data), v.bytes)
-				if last := b.given[i]; last != nil && slices.Equal(last, bytes) {
+				if last := b.lastCopied[i]; last != nil && slices.Equal(last, bytes) {
 					continue
 				}
-				if err := b.give(side, i, v); err != nil {
+				if err := b.bindNow(side, i, v); err != nil {
 					return false, err
 				}
 				m.Count(v.bytes, 0)
-				b.given[i] = nil
+				b.lastCopied[i] = nil
 				if v.bytes <= littleBytes {
-					b.given[i] = slices.Clone(bytes)
+					b.lastCopied[i] = slices.Clone(bytes)
 				}
 			}
 		}
@@ -175,7 +173,8 @@ func (b *Binding) ready() (wait bool, err error) {
 	return wait, nil
 }
 
-// check returns an error unless the sizes of all bound Values agree.
+// check returns an error unless all inputs and at least one output are bound, their varying dimensions agree, and no
+// two share memory that must not. It sets sizes.
 func (b *Binding) check() error {
 	for i := range b.sizes {
 		b.sizes[i] = -1
@@ -189,7 +188,7 @@ func (b *Binding) check() error {
 				}
 				continue
 			}
-			outputs += side
+			outputs += side // which is 1 for outputs, 0 for inputs
 			for d, dim := range b.s.ports[side][i].dims {
 				if dim.fixed >= 0 {
 					continue
@@ -205,7 +204,7 @@ func (b *Binding) check() error {
 	if outputs == 0 {
 		return fmt.Errorf("runtime: program %q: no output is bound", b.s.name)
 	}
-	return b.checkAliases()
+	return b.checkOverlaps()
 }
 
 // portWith names the first port with a Value that has one of the sizes that vary.
@@ -220,9 +219,9 @@ func (s *Session) portWith(size int, bound [2][]*Value) string {
 	return ""
 }
 
-// checkAliases returns an error if an output shares memory with an input that the
-// graph does not update in place, or with another output.
-func (b *Binding) checkAliases() error {
+// checkOverlaps returns an error if an output shares memory with an input that the Program does not update in place by
+// that output (its Alias) or of which it is only a part, or with another output.
+func (b *Binding) checkOverlaps() error {
 	for o, v := range b.bound[output] {
 		if v == nil {
 			continue
@@ -301,8 +300,7 @@ func (b *Binding) shapes() string {
 	return strings.Join(out, " ")
 }
 
-// fits reports whether a shape has the right number of dimensions and the right fixed
-// sizes.
+// fits reports whether a shape has the right number of dimensions and the right fixed sizes.
 func fits(shape []int64, dims []dim) bool {
 	if len(shape) != len(dims) {
 		return false
@@ -315,7 +313,7 @@ func fits(shape []int64, dims []dim) bool {
 	return true
 }
 
-// begin returns b for binding Values one after the other: in, out, fill and take keep the
+// begin returns b for binding Values one after the other: in, out, fill and takeOutput keep the
 // first error, which run returns, so that the caller checks errors once.
 func (b *Binding) begin() *Binding {
 	b.failed = nil
@@ -345,20 +343,20 @@ func (b *Binding) run() error {
 // fill binds an input of the given shape and returns its elements, which the caller fills
 // before the run. After an error it returns nil.
 func fill[T Element](b *Binding, name string, x *buffer, shape ...int64) []T {
-	return bound[T](b, input, name, x, shape)
+	return bindBuffer[T](b, input, name, x, shape)
 }
 
-// take binds an output of the given shape in the host's memory and returns its
+// takeOutput binds an output of the given shape in the host's memory and returns its
 // elements, which the run writes. After an error it returns nil.
-func take[T Element](b *Binding, name string, x *buffer, shape ...int64) []T {
-	return bound[T](b, output, name, x, shape)
+func takeOutput[T Element](b *Binding, name string, x *buffer, shape ...int64) []T {
+	return bindBuffer[T](b, output, name, x, shape)
 }
 
-func bound[T Element](b *Binding, side int, name string, x *buffer, shape []int64) []T {
+func bindBuffer[T Element](b *Binding, side int, name string, x *buffer, shape []int64) []T {
 	if b.failed != nil {
 		return nil
 	}
-	v, err := x.of(shape...)
+	v, err := x.resize(shape...)
 	b.put(side, name, v, err)
 	if b.failed != nil {
 		return nil

@@ -19,10 +19,9 @@ type Element interface {
 	float32 | float64 | int64 | int32 | uint8 | bool
 }
 
-// A Value is a tensor that can be bound to sessions: an element type, a shape, and
-// the address of elements that something else owns. It copies nothing: a Run reads
-// and writes the owner's memory. Several Values may view the same memory, and a
-// Value over a part of a slice views some of its rows.
+// A Value is a tensor that can be bound to sessions: an element type, a shape, and the address of elements that
+// something else owns. It copies nothing: a Run reads and writes the owner's memory. Several Values may view the same
+// memory, and a Value over a part of a slice views some of its rows.
 //
 // The owner is the caller's slice for NewValue, which is always in the host's memory.
 // Within this package it is an arena or a buffer, in the host's memory or a device's.
@@ -135,9 +134,8 @@ func closeValues(values ...*Value) {
 	}
 }
 
-// A buffer is memory for elements of one type that sessions read and write:
-// activations, caches, the inputs that Go fills and the outputs that Go reads. It
-// grows as needed, and makes a new Value only when the shape changes.
+// A buffer is memory for elements of one type that sessions read and write: activations, caches, the inputs that Go
+// fills and the outputs that Go reads. It grows as needed, and makes a new Value only when the shape changes.
 //
 // Go code uses elements, push and pulled to reach the content. In the host's memory they
 // access the sessions' own elements and copy nothing.
@@ -147,7 +145,7 @@ type buffer struct {
 	at       unsafe.Pointer // nil before the first use
 	capacity int            // number of elements
 	value    *Value         // a Value over the first elements; nil before the first use
-	mirror   []byte         // the host's copy; nil until elements is called
+	hostCopy []byte         // the elements for Go code, see hostBytes; nil until elements is called
 }
 
 // buffer returns an empty buffer in the memory of e.
@@ -157,8 +155,8 @@ func (e *Env) buffer(d models.DType) buffer { return buffer{memory: e.memory, dt
 // there first, unless it is small and unchanged. Use it for a few numbers.
 func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 
-// zeros makes memory for n elements, all zero.
-func (b *buffer) zeros(n int) error {
+// allocateZeros makes memory for n elements, all zero.
+func (b *buffer) allocateZeros(n int) error {
 	err := b.allocate(n)
 	if err == nil && !b.memory.Cleared {
 		err = b.memory.Zero(b.at, b.bytes(n))
@@ -184,9 +182,9 @@ func (b *buffer) bytes(n int) int { return n * b.dtype.Size() }
 // element returns the address of element i.
 func (b *buffer) element(i int) unsafe.Pointer { return unsafe.Add(b.at, b.bytes(i)) }
 
-// of returns the Value of the given shape over the first elements. The buffer
-// grows if it is too small, and then loses its content.
-func (b *buffer) of(shape ...int64) (*Value, error) {
+// resize returns the Value of the given shape over the first elements. The buffer grows by an eighth more than is
+// asked for if it is too small, and then loses its content; its earlier Value is closed unless it had the shape.
+func (b *buffer) resize(shape ...int64) (*Value, error) {
 	if b.value != nil && slices.Equal(b.value.shape, shape) {
 		return b.value, nil
 	}
@@ -195,10 +193,10 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 		n *= int(d)
 	}
 	if b.at == nil || b.capacity < n {
-		small := b.bytes(b.capacity)
+		outgrownBytes := b.bytes(b.capacity)
 		b.close()
 		if b.memory.IsHost() {
-			collect(small)
+			collect(outgrownBytes)
 		}
 		if err := b.allocate(n + n/8); err != nil {
 			return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, b.memory, err)
@@ -215,8 +213,7 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 	return v, nil
 }
 
-// outgrown is how many bytes of the host's memory buffers have left for larger ones since the
-// collector ran for them.
+// outgrown is how many bytes of the host's memory buffers have left for larger ones since the collector ran for them.
 var outgrown atomic.Int64
 
 // collect counts bytes that a buffer has outgrown, and has Go collect them once they are many:
@@ -241,19 +238,19 @@ func (b *buffer) view(first int, shape ...int64) (*Value, error) {
 	return newValue(b.memory, b.dtype, b.element(first), n, shape)
 }
 
-// elements returns the host's copy of the elements of the Value that of returned
+// elements returns the host's copy of the elements of the Value that resize returned
 // last. Call push after changing it, and pulled to read what sessions wrote.
 func elements[T Element](b *buffer) []T {
 	if dtypeOf[T]() != b.dtype {
 		panic(fmt.Sprintf("runtime: elements of a buffer of %s taken as %s", b.dtype, dtypeOf[T]()))
 	}
-	b.mirror = mirror(b.memory, b.at, b.bytes(b.capacity), b.mirror)
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b.mirror))), b.value.bytes/b.dtype.Size())
+	b.hostCopy = hostBytes(b.memory, b.at, b.bytes(b.capacity), b.hostCopy)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b.hostCopy))), b.value.bytes/b.dtype.Size())
 }
 
-// sized calls of and elements.
+// sized calls resize and elements.
 func sized[T Element](b *buffer, shape ...int64) ([]T, *Value, error) {
-	v, err := b.of(shape...)
+	v, err := b.resize(shape...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -262,7 +259,7 @@ func sized[T Element](b *buffer, shape ...int64) ([]T, *Value, error) {
 
 // push copies the elements from the host to the sessions.
 func (b *buffer) push() error {
-	return b.memory.Upload(b.at, unsafe.Pointer(unsafe.SliceData(b.mirror)), b.value.bytes)
+	return b.memory.Upload(b.at, unsafe.Pointer(unsafe.SliceData(b.hostCopy)), b.value.bytes)
 }
 
 // pulled copies the elements from the sessions to the host and returns them.
@@ -283,8 +280,8 @@ func (b *buffer) filled(x float32, shape ...int64) error {
 	return b.push()
 }
 
-// copyRuns copies the same runs, counted in elements, from buffers of the same memory and
-// type.
+// copyRuns copies the same runs, counted in elements, from each buffer of from to the one of to with the same number;
+// all are of one memory and type.
 func copyRuns(to, from []*buffer, runs ...Runs) error {
 	if len(to) == 0 {
 		return nil

@@ -16,22 +16,22 @@ type cache struct {
 	geometry  models.Geometry
 	maxTokens int
 
-	states   []*buffer   // as the Geometry lists them, with a row for each slot; nil before the first sequence
-	capacity int         // number of tokens that fit into a row
-	made     int         // how often the states got new memory
-	slotOf   []int       // slot of each row in use
-	lengths  []int       // number of cached tokens of each row in use
-	moved    map[int]int // rows that have yet to be copied here, and their sources; see settle
-	rowOf    []int       // row of each slot's sequence; -1 if the slot is free
-	failed   error       // the error that left the cache broken; calls return it until the cache is empty
-	unbind   func()      // closes the Values over the cache; see decodeSession.unbind
+	states      []*buffer   // as the Geometry lists them, with a row for each slot; nil before the first sequence
+	capacity    int         // number of tokens that fit into a row
+	generation  int         // how often the states got new memory
+	slotOf      []int       // slot of each row in use
+	lengths     []int       // number of cached tokens of each row in use
+	pendingFrom map[int]int // by row, the row from which its content has yet to be copied; see copyPending
+	rowOf       []int       // row of each slot's sequence; -1 if the slot is free
+	failed      error       // the error that left the cache broken; calls return it until the cache is empty
+	unbind      func()      // closes the Values over the cache; see decodeSession.unbind
 }
 
 // newStates makes states of so many rows with room for so many tokens, all zero.
 func newStates(m *memory, g models.Geometry, rows, tokens int) (states []*buffer, err error) {
 	for _, s := range g.States {
 		b := &buffer{memory: m, dtype: s.Type}
-		if err := b.zeros(rows * s.Elements(tokens)); err != nil {
+		if err := b.allocateZeros(rows * s.Elements(tokens)); err != nil {
 			closeBuffers(states...)
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func newStates(m *memory, g models.Geometry, rows, tokens int) (states []*buffer
 
 // newCache makes an empty cache for slots sequences.
 func newCache(e *Env, g models.Geometry, slots, maxTokens int, unbind func()) *cache {
-	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, moved: make(map[int]int), rowOf: make([]int, slots), unbind: unbind}
+	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, pendingFrom: make(map[int]int), rowOf: make([]int, slots), unbind: unbind}
 	for i := range c.rowOf {
 		c.rowOf[i] = -1
 	}
@@ -56,7 +56,7 @@ func (c *cache) release() {
 	c.unbind()
 	c.close()
 	c.states, c.capacity, c.failed = nil, 0, nil
-	clear(c.moved)
+	clear(c.pendingFrom)
 }
 
 // rows returns how many sequences are being decoded.
@@ -65,8 +65,7 @@ func (c *cache) rows() int { return len(c.slotOf) }
 // length returns how many tokens of a slot in use are in the cache.
 func (c *cache) length(slot int) int { return c.lengths[c.rowOf[slot]] }
 
-// stepped counts the token that a step added to each row in use. Writes to idle rows lie
-// beyond their ends.
+// stepped counts the token that a step added to each row in use. Writes to idle rows lie beyond their ends.
 func (c *cache) stepped(rows []sampler.Row) {
 	for i := range rows {
 		if !rows[i].Idle {
@@ -79,7 +78,7 @@ func (c *cache) stepped(rows []sampler.Row) {
 // quarter and at least 64 tokens, so that memory is taken only as it is needed. Where products go over the places
 // of a row, on a GPU, a multiple of 16 keeps them aligned.
 func (c *cache) reserve(n int) error {
-	c.settle()
+	c.copyPending()
 	if c.failed != nil || n <= c.capacity {
 		return c.failed
 	}
@@ -93,23 +92,23 @@ func (c *cache) reserve(n int) error {
 		closeBuffers(states...)
 		return c.failed
 	}
-	c.states, c.capacity, c.made = states, capacity, c.made+1
+	c.states, c.capacity, c.generation = states, capacity, c.generation+1
 	return nil
 }
 
-// move copies the rows to new states with room for so many tokens, state by state, and frees the
-// old.
+// move copies the rows to states with room for so many tokens, for which it allocates memory, and frees the old ones:
+// state by state, so that only one is in memory twice.
 func (c *cache) move(states []*buffer, capacity int) error {
 	for i, s := range c.geometry.States {
-		if err := states[i].zeros(len(c.rowOf) * s.Elements(capacity)); err != nil {
+		if err := states[i].allocateZeros(len(c.rowOf) * s.Elements(capacity)); err != nil {
 			return err
 		}
-		if c.states == nil {
+		if c.states == nil { // before the first sequence
 			continue
 		}
 		var runs []Runs
 		for row, tokens := range c.lengths {
-			runs = append(runs, copiedRow{to: row, from: row, tokens: tokens, room: c.capacity}.runs(s, capacity))
+			runs = append(runs, copiedRow{to: row, from: row, tokens: tokens, fromCapacity: c.capacity}.runs(s, capacity))
 		}
 		if len(runs) > 0 {
 			if err := states[i].copyRuns(c.states[i], runs...); err != nil {
@@ -121,11 +120,11 @@ func (c *cache) move(states []*buffer, capacity int) error {
 	return nil
 }
 
-// start gives each slot a row and copies its prefix there. Slots whose prefixes were
-// computed together are copied together.
+// start gives each slot the next row and copies its prefix there. Neighbouring slots whose prefixes are of one batch
+// are copied together. After an error the caller truncates the rows.
 func (c *cache) start(slots []int, prefixes []*prefix) error {
 	if c.failed != nil && c.rows() == 0 {
-		c.release()
+		c.release() // the cache begins anew
 	}
 	longest := 0
 	for i, slot := range slots {
@@ -134,7 +133,7 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 		}
 		longest = max(longest, prefixes[i].length)
 	}
-	if err := c.reserve(longest + 1); err != nil {
+	if err := c.reserve(longest + 1); err != nil { // for one sampled token
 		return err
 	}
 	for i := 0; i < len(slots); {
@@ -142,11 +141,11 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 		var rows []copiedRow
 		for ; i < len(slots) && prefixes[i].batch == batch; i++ {
 			x, row := prefixes[i], len(c.slotOf)
-			if c.rowOf[slots[i]] >= 0 {
+			if c.rowOf[slots[i]] >= 0 { // it was free above
 				return fmt.Errorf("runtime: slot %d is named twice", slots[i])
 			}
 			c.rowOf[slots[i]], c.slotOf, c.lengths = row, append(c.slotOf, slots[i]), append(c.lengths, x.length)
-			rows = append(rows, copiedRow{to: row, from: x.row, tokens: x.length, room: batch.tokens})
+			rows = append(rows, copiedRow{to: row, from: x.row, tokens: x.length, fromCapacity: batch.tokens})
 		}
 		if err := c.copyRows(c.states, c.capacity, batch.states, rows); err != nil {
 			return err
@@ -155,25 +154,26 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 	return nil
 }
 
-// A copiedRow is a copy of a sequence from a row of states with room for so many tokens.
-type copiedRow struct{ to, from, tokens, room int }
+// A copiedRow is a copy of a sequence of so many tokens to a row, from a row of states with room for fromCapacity tokens.
+type copiedRow struct{ to, from, tokens, fromCapacity int }
 
-// runs returns the copy of one state into rows with room for room tokens.
-func (x copiedRow) runs(s models.State, room int) Runs {
-	r := Runs{To: x.to * s.Elements(room), From: x.from * s.Elements(x.room), Width: s.Elements(0), Count: 1}
+// runs returns the copy of one state into rows with room for capacity tokens: of the tokens in each head where the
+// state grows with them, else of all.
+func (x copiedRow) runs(s models.State, capacity int) Runs {
+	r := Runs{To: x.to * s.Elements(capacity), From: x.from * s.Elements(x.fromCapacity), Width: s.Elements(0), Count: 1}
 	if s.Grows() {
 		k := s.Shape[1]
-		r.Stride, r.FromStride, r.Width, r.Count = room*k, x.room*k, x.tokens*k, s.Shape[0]
+		r.Stride, r.FromStride, r.Width, r.Count = capacity*k, x.fromCapacity*k, x.tokens*k, s.Shape[0]
 	}
 	return r
 }
 
-// copyRows copies rows of the cache from the buffers from to the buffers to, both one per state; a row of to has room for
-// room tokens. States of the same type and shape share a copy.
-func (c *cache) copyRows(to []*buffer, room int, from []*buffer, rows []copiedRow) error {
+// copyRows copies rows of the cache from the buffers from to the buffers to, both one per state; a row of to has room
+// for capacity tokens. States of the same type and shape, such as those of all layers, are copied by one call.
+func (c *cache) copyRows(to []*buffer, capacity int, from []*buffer, rows []copiedRow) error {
 	done := make([]bool, len(from))
 	for i, s := range c.geometry.States {
-		var targets, sources []*buffer
+		var targets, sources []*buffer // of the states like s that were not copied yet; none if s was
 		for j, x := range c.geometry.States[i:] {
 			if j += i; !done[j] && x.Type == s.Type && x.Grows() == s.Grows() && slices.Equal(x.Shape, s.Shape) {
 				targets, sources, done[j] = append(targets, to[j]), append(sources, from[j]), true
@@ -181,7 +181,7 @@ func (c *cache) copyRows(to []*buffer, room int, from []*buffer, rows []copiedRo
 		}
 		runs := make([]Runs, len(rows))
 		for j, x := range rows {
-			runs[j] = x.runs(s, room)
+			runs[j] = x.runs(s, capacity)
 		}
 		if err := copyRuns(targets, sources, runs...); err != nil {
 			return err
@@ -198,7 +198,8 @@ func (c *cache) truncate(n int) {
 	c.slotOf, c.lengths = c.slotOf[:n], c.lengths[:n]
 }
 
-// free gives a slot back. The last row moves into the row of that slot, before the next step.
+// free gives a slot back. The last row takes the place of that slot's row: the lists change here, the content is copied
+// by copyPending before the next step.
 func (c *cache) free(slot int) {
 	row := c.rowOf[slot]
 	if row < 0 {
@@ -206,39 +207,40 @@ func (c *cache) free(slot int) {
 	}
 	last := len(c.slotOf) - 1
 	if row != last {
-		from, ok := c.moved[last]
-		if !ok {
+		from, pending := c.pendingFrom[last] // where the last row's content still is
+		if !pending {
 			from = last
 		}
-		moved := c.slotOf[last]
-		c.moved[row], c.rowOf[moved], c.slotOf[row], c.lengths[row] = from, row, moved, c.lengths[last]
+		movedSlot := c.slotOf[last]
+		c.pendingFrom[row], c.rowOf[movedSlot], c.slotOf[row], c.lengths[row] = from, row, movedSlot, c.lengths[last]
 	}
-	delete(c.moved, last)
+	delete(c.pendingFrom, last)
 	c.rowOf[slot] = -1
 	c.slotOf, c.lengths = c.slotOf[:last], c.lengths[:last]
 }
 
-// settle copies the rows that free has moved, of all layers at once. Their sources lie
+// copyPending copies the rows that free has moved, of all layers at once. Their sources lie
 // beyond the remaining rows, so no row is overwritten before it is read.
-func (c *cache) settle() {
+func (c *cache) copyPending() {
 	if c.failed != nil {
 		return // some rows have no memory
 	}
 	var rows []copiedRow
 	for row := range c.slotOf {
-		if from, ok := c.moved[row]; ok {
-			rows = append(rows, copiedRow{to: row, from: from, tokens: c.lengths[row], room: c.capacity})
+		if from, ok := c.pendingFrom[row]; ok {
+			rows = append(rows, copiedRow{to: row, from: from, tokens: c.lengths[row], fromCapacity: c.capacity})
 		}
 	}
 	if len(rows) > 0 {
 		c.failed = c.copyRows(c.states, c.capacity, c.states, rows)
 	}
-	clear(c.moved)
+	clear(c.pendingFrom)
 }
 
-// bind binds so many rows of states with room for so many tokens, which have got memory made times, unless they are bound already.
-func (s *decodeSession) bind(g models.Geometry, states []*buffer, rows, tokens, made int) error {
-	now := [...]int{rows, tokens, made}
+// bind binds so many rows of states with room for so many tokens to the session's inputs and outputs, unless they are
+// bound already: with the same sizes, and of the same generation of memory.
+func (s *decodeSession) bind(g models.Geometry, states []*buffer, rows, tokens, generation int) error {
+	now := [...]int{rows, tokens, generation}
 	if s.bound == now {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 // meanwhile. Fewer would read the weights more often for the same work.
 const partTokens = 128
 
-// prompts computes the prompts of a Decoder in parts.
+// prompts computes the prompts of a Decoder in parts. It implements sampler.Parts.
 type prompts struct{ *Decoder }
 
 // PromptParts returns what computes prompts in parts: ONNX Runtime's operator GroupQueryAttention or our
@@ -27,7 +27,7 @@ func (d *Decoder) PromptParts() sampler.Parts {
 
 // Part returns how many tokens a part has.
 func (d prompts) Part() (tokens int, anywhere bool) {
-	return partTokens, d.stepsApart() && d.apart(d.ring.Arch.Prefill())
+	return partTokens, d.stepRowsApart() && d.rowsApart(d.ring.Arch.Prefill())
 }
 
 // session returns the session that computes prompts.
@@ -42,19 +42,21 @@ func (d prompts) session() (*prefillSession, error) {
 	return d.prefill, nil
 }
 
-// keep makes a prefix with room for so many tokens, which begins with those of a row of states.
-func (d prompts) keep(s *prefillSession, room int, from []*buffer, row copiedRow) (handle int, err error) {
-	b, err := s.newBatch(d.Decoder, 1, room)
+// newPrefix makes a prefix of one row with room for so many tokens, and copies those of a row of states into it, none
+// if from is nil.
+func (d prompts) newPrefix(s *prefillSession, capacity int, from []*buffer, row copiedRow) (handle int, err error) {
+	b, err := s.newBatch(d.Decoder, 1, capacity)
 	if err == nil && from != nil {
-		err = d.cache.copyRows(b.states, room, from, []copiedRow{row})
+		err = d.cache.copyRows(b.states, capacity, from, []copiedRow{row})
 	}
 	if err != nil {
 		s.free(b)
 		return 0, err
 	}
-	b.users, d.nextID = 1, d.nextID+1
-	d.prefixes[d.nextID-1] = &prefix{length: row.tokens, batch: b}
-	return d.nextID - 1, nil
+	b.users = 1
+	handle, d.nextID = d.nextID, d.nextID+1
+	d.prefixes[handle] = &prefix{length: row.tokens, batch: b}
+	return handle, nil
 }
 
 // Open makes a prefix with room for a prompt of so many tokens, which begins with the first n
@@ -69,12 +71,13 @@ func (d prompts) Open(from, n, room int) (int, error) {
 		return 0, err
 	}
 	if n == 0 {
-		return d.keep(s, room, nil, copiedRow{})
+		return d.newPrefix(s, room, nil, copiedRow{})
 	}
-	return d.keep(s, room, old.batch.states, copiedRow{from: old.row, tokens: n, room: old.batch.tokens})
+	return d.newPrefix(s, room, old.batch.states, copiedRow{from: old.row, tokens: n, fromCapacity: old.batch.tokens})
 }
 
-// Append computes the next tokens of a prefix that Open has made.
+// Append computes the next tokens of a prefix that Open has made, after those that it has. The prefix then has the
+// state of the last one, from which rows begin.
 func (d prompts) Append(handle int, ids []int32) error {
 	x := d.prefixes[handle]
 	if x == nil || x.length+len(ids) > x.batch.tokens {
@@ -85,10 +88,10 @@ func (d prompts) Append(handle int, ids []int32) error {
 	}
 	s, err := d.session()
 	if err == nil {
-		err = s.bind(d.geometry, x.batch.states, 1, x.batch.tokens, x.batch.made)
+		err = s.bind(d.geometry, x.batch.states, 1, x.batch.tokens, x.batch.generation)
 	}
 	if err == nil {
-		err = s.fill(d.geometry, [][]int32{ids}, x.length, len(ids), &x.batch.hidden)
+		err = s.fillPrompts(d.geometry, [][]int32{ids}, x.length, len(ids), &x.batch.hidden)
 	}
 	if err == nil {
 		err = s.binding.Run()
@@ -99,10 +102,10 @@ func (d prompts) Append(handle int, ids []int32) error {
 	return err
 }
 
-// Save copies the tokens that a slot holds to a prefix. Append has to follow before rows begin
-// from the tokens.
+// Save copies what the cache has of the tokens of a slot to a prefix, with which Open can begin another one: it has
+// no room for more tokens, and no state from which rows begin.
 func (d prompts) Save(slot int) (handle, tokens int, err error) {
-	d.cache.settle()
+	d.cache.copyPending()
 	if d.cache.failed != nil || d.cache.rowOf[slot] < 0 {
 		return 0, 0, fmt.Errorf("runtime: slot %d holds no tokens", slot)
 	}
@@ -111,6 +114,6 @@ func (d prompts) Save(slot int) (handle, tokens int, err error) {
 		return 0, 0, err
 	}
 	tokens = d.cache.length(slot)
-	handle, err = d.keep(s, tokens, d.cache.states, copiedRow{from: d.cache.rowOf[slot], tokens: tokens, room: d.cache.capacity})
+	handle, err = d.newPrefix(s, tokens, d.cache.states, copiedRow{from: d.cache.rowOf[slot], tokens: tokens, fromCapacity: d.cache.capacity})
 	return handle, tokens, err
 }

@@ -14,13 +14,13 @@ import (
 type tokenChooser struct {
 	sessions                        map[sampleKind]*Binding
 	hidden                          buffer // [B,D], the normed states of rows that begin
-	part                            buffer // [B,D], states of the rows that sample in the same way
+	group                           buffer // [B,D], states of the rows that sample in the same way
 	inverseTemperature, uniforms, k buffer
 	ids, logp, entropy              buffer // outputs; see sampled
 
-	first int                 // how many candidates the next run returns at first
-	runs  int                 // number of runs for candidates
-	list  []sampler.Candidate // candidates of one row
+	firstCandidates int                 // how many candidates of a row the next run returns at first
+	runs            int                 // number of runs for candidates
+	list            []sampler.Candidate // candidates of one row
 }
 
 // leastCandidates is how many candidates of a row a run returns at first, which is enough
@@ -34,14 +34,13 @@ const (
 func newTokenChooser(e *Env) tokenChooser {
 	float, ints := hostBuffer(models.F32), hostBuffer(models.I64)
 	return tokenChooser{
-		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32), part: e.buffer(models.F32),
+		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32), group: e.buffer(models.F32),
 		inverseTemperature: float, uniforms: float, k: ints,
-		ids: ints, logp: float, entropy: float, first: leastCandidates,
+		ids: ints, logp: float, entropy: float, firstCandidates: leastCandidates,
 	}
 }
 
-// sampled is the output of a run: for each row k tokens with their log-probs, and an
-// entropy.
+// sampled is the output of a run: for each row k tokens with their log-probs, and an entropy.
 type sampled struct {
 	ids           []int64
 	logp, entropy []float32
@@ -55,15 +54,15 @@ func idsOf(choice models.Choice) string {
 	return ports.NextTokens
 }
 
-// take binds the outputs.
-func (s *tokenChooser) take(b *Binding, choice models.Choice, rows, k int64) (r sampled) {
+// bindOutputs binds the outputs, of k tokens a row, and returns their elements, which the run writes.
+func (s *tokenChooser) bindOutputs(b *Binding, choice models.Choice, rows, k int64) (r sampled) {
 	shape := []int64{rows, k}
 	if choice != models.Candidates {
-		shape = shape[:1]
+		shape = shape[:1] // one token a row
 	}
-	r.ids = take[int64](b, idsOf(choice), &s.ids, shape...)
-	r.logp = take[float32](b, ports.LogProb, &s.logp, shape...)
-	r.entropy = take[float32](b, ports.Entropy, &s.entropy, rows)
+	r.ids = takeOutput[int64](b, idsOf(choice), &s.ids, shape...)
+	r.logp = takeOutput[float32](b, ports.LogProb, &s.logp, shape...)
+	r.entropy = takeOutput[float32](b, ports.Entropy, &s.entropy, rows)
 	return r
 }
 
@@ -74,13 +73,13 @@ func (r *sampled) token(i int) sampler.Candidate {
 
 // A way is the common setting of rows that are sampled together.
 type way struct {
-	choice      models.Choice
-	temperature float64
-	whole       bool // rows that choose by scores of the whole vocabulary
+	choice          models.Choice
+	temperature     float64
+	wholeVocabulary bool // whether a token depends on scores of the whole vocabulary
 }
 
-// wayOf returns the way of a row: with scores or filters the model returns the likeliest tokens (Candidates), and Row.Draw
-// chooses among them.
+// wayOf returns the way of a row: with scores or filters the model returns the likeliest tokens (Candidates), and
+// Row.Draw chooses among them.
 func wayOf(r *sampler.Row) way {
 	w := way{models.Draw, r.Way.Temperature, r.NeedsAllScores()}
 	switch {
@@ -98,10 +97,9 @@ type sampleKind struct {
 	form   models.Form
 }
 
-// session returns the session for a choice and a number of rows, with the weights
-// bound.
+// session returns the session for a choice and a number of rows, with the weights bound.
 func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Binding, error) {
-	kind := sampleKind{choice, d.form(n)}
+	kind := sampleKind{choice, d.formFor(n)}
 	if b := s.sessions[kind]; b != nil {
 		return b, nil
 	}
@@ -114,32 +112,33 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 	return b, nil
 }
 
-// sample chooses a token for each of the rows, which are the first of the normed states
-// hidden [B,D], and finds the
-// likeliest tokens for rows that ask for them.
+// sample chooses a token for each of the rows, which are the first of the normed states hidden [B,D], into its Out,
+// and then finds the likeliest tokens for rows that ask for them.
 func (s *tokenChooser) sample(d *Decoder, hidden *buffer, rows []*sampler.Row) error {
 	err := s.grouped(d, hidden, rows, func(r *sampler.Row) (way, bool) { return wayOf(r), true }, s.sampleRows)
 	if err != nil || !slices.ContainsFunc(rows, func(r *sampler.Row) bool { return r.Top > 0 }) {
 		return err
 	}
-	likeliest := func(r *sampler.Row) (way, bool) { return way{models.Candidates, r.Way.Temperature, false}, r.Top > 0 }
+	likeliest := func(r *sampler.Row) (way, bool) {
+		return way{choice: models.Candidates, temperature: r.Way.Temperature}, r.Top > 0
+	}
 	return s.grouped(d, hidden, rows, likeliest, s.likeliest)
 }
 
-// grouped calls do with the rows of each way. of returns a row's way, and whether to use
-// the row.
-func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, of func(*sampler.Row) (way, bool),
-	do func(*Decoder, *buffer, way, []*sampler.Row) error) error {
-	first, _ := of(rows[0])
-	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { w, counts := of(r); return !counts || w != first }) {
-		return do(d, hidden, first, rows)
+// grouped calls sampleGroup once for the rows of each way, with their states. settingOf returns a row's way, and
+// whether to include the row. If all rows have one way it copies no states.
+func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, settingOf func(*sampler.Row) (way, bool),
+	sampleGroup func(*Decoder, *buffer, way, []*sampler.Row) error) error {
+	first, _ := settingOf(rows[0])
+	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { w, included := settingOf(r); return !included || w != first }) {
+		return sampleGroup(d, hidden, first, rows)
 	}
 	width := d.geometry.Hidden
 	groups := make(map[way][]int)
 	var ways []way // in the order of the ways' first rows
 	for i, r := range rows {
-		w, counts := of(r)
-		if !counts {
+		w, included := settingOf(r)
+		if !included {
 			continue
 		}
 		if groups[w] == nil {
@@ -149,27 +148,28 @@ func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, 
 	}
 	for _, w := range ways {
 		group := groups[w]
-		if d.invariant && len(group) == 1 && !d.stepsApart() {
-			group = append(group, group[0]) // another kernel computes a single row; see SetInvariant
+		if d.invariant && len(group) == 1 && !d.stepRowsApart() {
+			group = append(group, group[0]) // twice the same row: another kernel computes a single one; see SetInvariant
 		}
-		if _, err := s.part.of(int64(d.rows(len(group))), int64(width)); err != nil {
+		if _, err := s.group.resize(int64(d.computedRows(len(group))), int64(width)); err != nil {
 			return err
 		}
 		some, runs := make([]*sampler.Row, len(group)), make([]Runs, len(group))
 		for i, row := range group {
 			some[i], runs[i] = rows[row], Runs{To: i * width, From: row * width, Width: width, Count: 1}
 		}
-		if err := s.part.copyRuns(hidden, runs...); err != nil {
+		if err := s.group.copyRuns(hidden, runs...); err != nil {
 			return err
 		}
-		if err := do(d, &s.part, w, some); err != nil {
+		if err := sampleGroup(d, &s.group, w, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prepare binds the inputs of the Program for rows of one way, the first rows of hidden.
+// prepare begins a binding of the Program for rows of one way, which are the first rows of hidden, and binds these
+// and the temperature. n is how many rows it computes.
 func (s *tokenChooser) prepare(d *Decoder, hidden *buffer, w way, rows []*sampler.Row) (b *Binding, n int64, err error) {
 	if w.temperature == 0 {
 		return b, 0, fmt.Errorf("runtime: the sampling of slot %d has a temperature of 0", rows[0].Slot)
@@ -178,9 +178,9 @@ func (s *tokenChooser) prepare(d *Decoder, hidden *buffer, w way, rows []*sample
 	if err != nil {
 		return b, 0, err
 	}
-	n = int64(d.rows(len(rows)))
+	n = int64(d.computedRows(len(rows)))
 	b = binding.begin()
-	v, err := hidden.of(n, int64(d.geometry.Hidden))
+	v, err := hidden.resize(n, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
 	inverse := fill[float32](b, ports.InverseTemperature, &s.inverseTemperature)
 	if b.failed == nil {
@@ -203,7 +203,7 @@ func (s *tokenChooser) sampleRows(d *Decoder, hidden *buffer, w way, rows []*sam
 			us[i] = rows[i].Uniform
 		}
 	}
-	out := s.take(b, w.choice, n, 1)
+	out := s.bindOutputs(b, w.choice, n, 1)
 	if err := b.run(); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (s *tokenChooser) sampleRows(d *Decoder, hidden *buffer, w way, rows []*sam
 }
 
 // likeliest gives each of the rows, the first of hidden, as many likeliest tokens as it
-// asks for.
+// asks for (Top), in its Out. It does not change the token that was chosen.
 func (s *tokenChooser) likeliest(d *Decoder, hidden *buffer, w way, rows []*sampler.Row) error {
 	most := 0
 	for _, r := range rows {
@@ -227,7 +227,7 @@ func (s *tokenChooser) likeliest(d *Decoder, hidden *buffer, w way, rows []*samp
 		return err
 	}
 	asked := fill[int64](b, ports.TopK, &s.k, 1)
-	out := s.take(b, w.choice, n, int64(most))
+	out := s.bindOutputs(b, w.choice, n, int64(most))
 	if b.failed != nil {
 		return b.failed
 	}
@@ -244,19 +244,20 @@ func (s *tokenChooser) likeliest(d *Decoder, hidden *buffer, w way, rows []*samp
 	return nil
 }
 
-// sampleCandidates runs the Program with as many candidates as the filters of all rows
-// need, and draws from them.
+// sampleCandidates draws a token for each row from its likeliest ones. It runs the Program again with eight times as
+// many until they are enough for all rows, and the next call begins with as many, now and then with fewer. Rows whose
+// tokens depend on the whole vocabulary take all of it at once.
 func (s *tokenChooser) sampleCandidates(b *Binding, vocab int, n int64, rows []*sampler.Row) error {
 	if s.runs++; s.runs%candidateRuns == 0 {
-		s.first = max(leastCandidates, s.first/8)
+		s.firstCandidates = max(leastCandidates, s.firstCandidates/8)
 	}
 	asked := fill[int64](b, ports.TopK, &s.k, 1)
-	first := &s.first
-	if rows[0].NeedsAllScores() {
+	first := &s.firstCandidates
+	if rows[0].NeedsAllScores() { // as all rows of its way
 		first = &vocab
 	}
 	for k := min(*first, vocab); ; k = min(8*k, vocab) {
-		out := s.take(b, models.Candidates, n, int64(k))
+		out := s.bindOutputs(b, models.Candidates, n, int64(k))
 		if b.failed != nil {
 			return b.failed
 		}
@@ -271,8 +272,8 @@ func (s *tokenChooser) sampleCandidates(b *Binding, vocab int, n int64, rows []*
 	}
 }
 
-// draw draws a token for each row from its k candidates. It reports false if a row needs
-// more.
+// draw draws a token for each row from its k candidates, which are the whole vocabulary if all is set. It reports
+// false if a row needs more; those before it have their tokens then, and get the same ones again.
 func (s *tokenChooser) draw(out *sampled, k int, all bool, rows []*sampler.Row) bool {
 	for i, r := range rows {
 		s.list = slices.Grow(s.list[:0], k)[:k]
@@ -291,5 +292,5 @@ func (s *tokenChooser) close() {
 		closeSessions(b)
 	}
 	s.sessions = nil
-	closeBuffers(&s.hidden, &s.part, &s.inverseTemperature, &s.uniforms, &s.k, &s.ids, &s.logp, &s.entropy)
+	closeBuffers(&s.hidden, &s.group, &s.inverseTemperature, &s.uniforms, &s.k, &s.ids, &s.logp, &s.entropy)
 }

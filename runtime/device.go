@@ -24,8 +24,8 @@ type device struct {
 	number   int
 }
 
-// parseDevice reads "cpu" (also ""), "auto", and a provider's name with or without a
-// number.
+// parseDevice reads "cpu" (also ""), "auto", and a provider's name with or without the number of a device that may
+// exist, such as "cuda:1"; without one it is 0.
 func parseDevice(s string) (device, error) {
 	if s == "auto" {
 		return device{}, nil
@@ -39,7 +39,7 @@ func parseDevice(s string) (device, error) {
 	if !numbered {
 		n, err = 0, nil
 	}
-	// Atoi would accept signs and leading zeros
+	// Atoi accepts signs and leading zeros, Itoa writes none.
 	if i < 0 || err != nil || numbered && strconv.Itoa(n) != text || n < 0 || !providers[i].Has(n) {
 		return device{}, fmt.Errorf("runtime: device %q: want %s", s, Devices())
 	}
@@ -104,9 +104,8 @@ func (o Options) resolve(d device, usable func(device) error) (device, error) {
 	return d, err
 }
 
-// resolve decides what "auto" means: the first provider's device that can be used, or the
-// CPU. why is the reason for the CPU in one line: from the first provider, and from
-// others that have a device.
+// resolve decides what "auto" means: device 0 of the first provider that is present and whose device is usable, or
+// the CPU. why is the reason for the CPU in one line: from the first provider, and from others that are present.
 func resolve(usable func(device) error) (d device, why string, err error) {
 	var texts []string
 	for i, p := range providers {
@@ -125,14 +124,14 @@ func resolve(usable func(device) error) (d device, why string, err error) {
 		}
 	}
 	d = device{provider: cpu{}}
-	return d, strings.Join(texts, "; "), usable(d)
+	return d, strings.Join(texts, "; "), usable(d) // that of choose finds the CPU's library
 }
 
 // find finds the library of a device and checks that the device can be used. It fetches a
 // library only if nothing else is missing.
 func (d device) find(ctx context.Context, o provision.Options) (provision.Location, error) {
 	at, err := provision.Look(o, d.provider.Library())
-	if err == nil && at.Path == "" && d.check(ctx, "", true) == nil { // otherwise check reports what else is missing
+	if err == nil && at.Path == "" && d.check(ctx, "", ignoreLibrary) == nil { // otherwise the check below says what is missing
 		at, err = provision.Find(ctx, o, d.provider.Library())
 	}
 	if err == nil && at.Path != "" {
@@ -141,8 +140,12 @@ func (d device) find(ctx context.Context, o provision.Options) (provision.Locati
 	if err != nil {
 		return provision.Location{}, err
 	}
-	return at, d.check(ctx, at.Path, false)
+	return at, d.check(ctx, at.Path, reportLibrary)
 }
+
+// Values of the parameter told of Provider.Report: whether the report leaves out that the library is missing, since
+// it will be downloaded or the user knows it.
+const reportLibrary, ignoreLibrary = false, true
 
 // check returns a *provision.UnusableGPUError if something keeps a library from using the
 // device; see Provider.Report.
@@ -153,9 +156,8 @@ func (d device) check(ctx context.Context, library string, told bool) error {
 	return nil
 }
 
-// Foresee returns the device that a run will use: o.Device, with auto resolved as Open
-// would, and if that is the CPU the reason. It downloads nothing: it assumes that a
-// missing library can be downloaded.
+// Foresee returns the device that a run will use: o.Device, with auto resolved as Open would, and if that is the CPU
+// the reason. It downloads nothing: it assumes that a missing library can be downloaded.
 func (o Options) Foresee(ctx context.Context) (device, reason string, err error) {
 	d, reason, err := o.foresee(ctx)
 	return d.String(), reason, err
@@ -177,8 +179,7 @@ func (o Options) foresee(ctx context.Context) (device, string, error) {
 	return d, reason, nil
 }
 
-// ForRank returns the device of one of several ranks on a host, if the run does not name
-// one by its number.
+// ForRank returns the device of one of several ranks on a host, if the run does not name one by its number.
 func ForRank(device string, local int) string {
 	for _, p := range providers {
 		if n, ok := p.ForRank(local, device == p.Name()); ok && (device == p.Name() || device == "auto") {
@@ -212,7 +213,7 @@ func (d Diagnosis) MarshalJSON() ([]byte, error) {
 
 // Diagnose says what onering finds on this machine. It loads the library that
 // Open would load with the same options, so a later Open is bound to it, but it
-// fetches none. What the device lacks is a problem.
+// fetches none. What the device of the options lacks is a problem; what other devices lack is only listed.
 func (o Options) Diagnose(ctx context.Context) (Diagnosis, error) {
 	d, reason, err := o.foresee(ctx)
 	if err != nil {
@@ -243,7 +244,7 @@ func (o Options) Diagnose(ctx context.Context) (Diagnosis, error) {
 		of.Name, of.Asked = p.Name(), asked
 		if asked {
 			if len(of.Missing) == 0 && len(r.Problems) == 0 {
-				of.Missing = append(of.Missing, try(ctx, library, d)...)
+				of.Missing = append(of.Missing, tryToRun(ctx, library, d)...)
 			}
 			r.Problems = append(r.Problems, of.Missing...)
 		}
@@ -263,8 +264,8 @@ func describe(ctx context.Context, r *provision.LibraryReport) error {
 	return errors.Join(err, e.Close())
 }
 
-// try runs a library on a device, and returns in sentences why that fails.
-func try(ctx context.Context, library string, d device) []string {
+// tryToRun opens a library on a device and makes a session's options, and returns in sentences why that fails.
+func tryToRun(ctx context.Context, library string, d device) []string {
 	e, err := Open(ctx, Options{Options: provision.Options{Library: library}, Device: d.String()})
 	if err == nil {
 		var o *C.OrtSessionOptions

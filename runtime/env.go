@@ -26,28 +26,25 @@
 // gradients and each moment of an optimizer are models.Weights with one Layout, so a place
 // names the same parameter in all of them. A piece is a range of elements of a Layout.
 //
-// A Weights is the host's side. Its arena says where sessions find each element: a block is
-// a piece that is adjacent in one memory. On the CPU that is the memory of the Weights; on a
-// device it is another one, and the host's elements are then those of the last Download.
-// Env.arenas finds the arena of a Weights for Upload, Download and Forget.
+// A Weights is the host's side. Its arena says where sessions find each element: a block is a piece that is adjacent
+// in one memory. On the CPU that is the memory of the Weights; on a device it is another one, and the host's elements
+// are then those of the last Download. Env.arenas finds the arena of a Weights for Upload, Download and Forget.
 //
-// Elements in blocks are the masters: float32, read and written by updates. All ranks and
-// all Programs have those of vectors, and of the embedding and the head unless the copy has
-// these, too. Where Programs read matrices from the copy, their masters may lie on the host (Offload), on the rank
-// that updates them alone (Divide; shares says which rank owns which piece), or nowhere, as
-// with a frozen base in fewer bits, whose type is the copy's. On the CPU, without an adapter, a
-// block has the lower halves of masters, of which the copy is the upper ones (tiles.Halves). So the type that
-// Programs read is the arena's business, and that of their ports.
+// Elements in blocks are the masters: float32, read and written by updates. All ranks and all Programs have those of
+// vectors, and of the embedding and the head unless the copy has these, too. Where Programs read matrices from the
+// copy, their masters may lie on the host (Offload), on the rank that updates them alone (Divide; division says which
+// rank owns which piece), or nowhere, as with a frozen base in fewer bits, whose type is the copy's. On the CPU,
+// without an adapter, a block has the lower halves of masters, of which the copy is the upper ones (tiles.Halves). So
+// the type that Programs read is the arena's business, and that of their ports.
 //
 // A buffer is memory of one type that grows: activations, the state of the sequences that a
-// Decoder decodes, the ids and masks that Go fills, the log-probs that it reads. Its mirror
+// Decoder decodes, the ids and masks that Go fills, the log-probs that it reads. Its hostCopy
 // is the host's side; push and pulled copy between the two, on the CPU nothing.
 //
-// A Value is an address with a type and a shape, as ONNX Runtime takes it. It owns
-// nothing: many Values may view one block, a fused projection and its parts for example. A
-// Binding holds the Values that a Session reads and writes. Nothing is copied: a weight
-// that several Sessions bind is in memory once, and an output may be bound to the memory of
-// an input that the Program updates.
+// A Value is an address with a type and a shape, as ONNX Runtime takes it. It owns nothing: many Values may view one
+// block, a fused projection and its parts for example. A Binding holds the Values that a Session reads and writes.
+// Nothing is copied: a weight that several Sessions bind is in memory once, and an output may be bound to the memory
+// of an input that the Program updates.
 //
 // staging moves a part of an update to a device and back where the host keeps its arrays.
 // link moves pieces between the devices of ranks.
@@ -57,11 +54,10 @@
 //
 // # cgo
 //
-// This package and its sub-packages are the only ones of onering with cgo. onnxruntime_go loads
-// the library and makes its environment, logging and allocators. Sessions, values and
-// bindings go through ort.c, because onnxruntime_go does not share its C pointers and
-// has no thread pool for several sessions, no tensors without dimensions or elements,
-// and no memory but the CPU's.
+// This package and its sub-packages are the only ones of onering with cgo. onnxruntime_go loads the library and makes
+// its environment, logging and allocators. Sessions, values and bindings go through ort.c, because onnxruntime_go
+// does not share its C pointers and has no thread pool for several sessions, no tensors without dimensions or
+// elements, and no memory but the CPU's.
 package runtime
 
 // #cgo linux LDFLAGS: -ldl
@@ -100,9 +96,8 @@ type Options struct {
 	// Threads is how many threads one Run may use, from a pool that all sessions
 	// share. 0 means one for each CPU that Go may use.
 	Threads int
-	// NoSpin lets waiting threads sleep at once. If no other process uses the cores, a
-	// Run of short kernels is then slower by up to a fifth. If other processes use them,
-	// it is faster by up to a third.
+	// NoSpin lets waiting threads sleep at once. If no other process uses the cores, a Run of short kernels is then
+	// slower by up to a fifth. If other processes use them, it is faster by up to a third.
 	NoSpin bool
 	// TF32 lets a GPU multiply float32 in TensorFloat-32, which has 11 bits of
 	// precision. That is enough for models that compute in 16 bits.
@@ -110,10 +105,9 @@ type Options struct {
 	// Profile, if not empty, makes every Session write a profile to a file whose
 	// name starts with it: a JSON trace for chrome://tracing.
 	Profile string
-	// KeepSessions keeps ONNX Runtime's compiled graphs until the Env is closed, for
-	// later Sessions of the same graph. Close the Sessions first. It is for a process
-	// that opens a small model many times, since opening sessions takes longer than a
-	// short run.
+	// KeepSessions keeps ONNX Runtime's compiled graphs until the Env is closed, for later Sessions of the same
+	// graph. Close the Sessions first. It is for a process that opens a small model many times, since opening
+	// sessions takes longer than a short run.
 	KeepSessions bool
 }
 
@@ -138,10 +132,10 @@ type Env struct {
 	device  device
 	memory  *memory
 	*opened
-	alone bool // sessions run on the thread that calls them; see lane
+	noPool bool // sessions run on the thread that calls them; see withoutPool
 }
 
-// opened is the part of an Env that its lanes share.
+// opened is the part of an Env that those of withoutPool share.
 type opened struct {
 	arenas  sync.Map // from *models.Weights to *arena
 	resting resting
@@ -149,9 +143,8 @@ type opened struct {
 	closed  bool // guarded by process.Mutex
 }
 
-// Open finds the ONNX Runtime library, loads it and starts its threads. All Envs
-// of a process share one library and one thread pool: it is an error to ask for
-// another path or number of threads while an Env is open. Close each Env.
+// Open finds the ONNX Runtime library, loads it and starts its threads. All Envs of a process share one library and
+// one thread pool: it is an error to ask for another path or number of threads while an Env is open. Close each Env.
 func Open(ctx context.Context, o Options) (*Env, error) {
 	process.Lock()
 	defer process.Unlock()
@@ -192,11 +185,10 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	return &Env{options: o, device: d, memory: m, opened: &opened{}}, nil
 }
 
-// lane returns an Env whose sessions run on the calling thread, without the shared pool
-// and with their own memory, so that sessions of several lanes can run at the same time.
-// Closing e closes it.
-func (e *Env) lane() *Env {
-	return &Env{options: e.options, device: e.device, memory: e.memory, opened: e.opened, alone: true}
+// withoutPool returns an Env whose sessions run on the thread that calls them, without the shared pool
+// and each with an allocator of its own, so that several can run at the same time. Closing e closes it.
+func (e *Env) withoutPool() *Env {
+	return &Env{options: e.options, device: e.device, memory: e.memory, opened: e.opened, noPool: true}
 }
 
 // A resting has the session that puts the pool's threads of one Env to sleep.
@@ -206,19 +198,18 @@ type resting struct {
 	names   [2]*C.char // names of the input and the output
 }
 
-// rests counts the Rest calls that have begun and not ended. The first sends the threads
-// to sleep and the last wakes them: a thread that sleeps for one rest could not begin or
-// end another. The lock also guards every resting.
+// rests counts the Rest calls that have begun and not ended. The first sends the threads to sleep and the last wakes
+// them: a thread that sleeps for one rest could not begin or end another. The lock also guards every resting.
 var rests struct {
 	sync.Mutex
-	n  int
-	of *resting // the session that the threads run; nil if they are awake
-	c  *C.rest
+	n       int
+	running *resting // the session that the threads run; nil if they are awake
+	c       *C.rest
 }
 
 // Rest lets the threads of the pool sleep until wake is called and all other rests have
-// ended. Idle threads look for work for about 40 ms, which takes time from lanes with
-// their own threads. Sessions of the pool may still run, each on the calling thread.
+// ended. Idle threads look for work for about 40 ms, which takes time from sessions without
+// the pool. Sessions of the pool may still run, each on the calling thread.
 func (e *Env) Rest() (wake func(), err error) {
 	threads := e.Threads()
 	if threads == 1 || e.options.NoSpin || !e.memory.IsHost() {
@@ -226,7 +217,7 @@ func (e *Env) Rest() (wake func(), err error) {
 	}
 	rests.Lock()
 	defer rests.Unlock()
-	if rests.of == nil {
+	if rests.running == nil {
 		if err := e.resting.begin(e, threads-1); err != nil {
 			return nil, fmt.Errorf("runtime: sending the threads of ONNX Runtime's pool to sleep: %w", err)
 		}
@@ -246,7 +237,7 @@ func (r *resting) begin(e *Env, n int) error {
 	if err := r.open(e); err != nil {
 		return err
 	}
-	rests.of = r
+	rests.running = r
 	err := check(C.onering_rest(r.session.ptr, (**C.char)(&r.names[0]), r.size.ptr, C.int(n), &rests.c))
 	if err != nil {
 		awaken()
@@ -256,14 +247,13 @@ func (r *resting) begin(e *Env, n int) error {
 
 // awaken wakes the threads, if they sleep.
 func awaken() {
-	if rests.of != nil {
+	if rests.running != nil {
 		C.onering_wake(rests.c)
-		rests.of, rests.c = nil, nil
+		rests.running, rests.c = nil, nil
 	}
 }
 
-// open loads the Program whose session the threads run while they sleep, and makes its input, if there are none
-// yet.
+// open loads the Program whose session the threads run while they sleep, and makes its input, if there are none yet.
 func (r *resting) open(e *Env) error {
 	if r.session != nil {
 		return nil
@@ -286,7 +276,7 @@ func (r *resting) open(e *Env) error {
 func (r *resting) close() error {
 	rests.Lock()
 	defer rests.Unlock()
-	if rests.of == r {
+	if rests.running == r {
 		awaken()
 	}
 	if r.session == nil {
@@ -301,8 +291,7 @@ func (r *resting) close() error {
 	return err
 }
 
-// Close closes e. The threads stop when all Envs and Sessions of the process are
-// closed; the library stays loaded.
+// Close closes e. The threads stop when all Envs and Sessions of the process are closed; the library stays loaded.
 func (e *Env) Close() error {
 	err := e.resting.close()
 	e.kept.close(e)
@@ -335,8 +324,7 @@ func (e *Env) Threads() int {
 	return process.options.threads()
 }
 
-// executionProviders returns the names of the providers built into the library, such as
-// "CPUExecutionProvider".
+// executionProviders returns the names of the providers built into the library, such as "CPUExecutionProvider".
 func (e *Env) executionProviders() ([]string, error) {
 	var names **C.char
 	var n C.int
@@ -359,20 +347,19 @@ func (e *Env) Wait() error { return e.memory.Wait() }
 // Open, and how many to the host. On the CPU it returns zeros.
 func (e *Env) Crossed() (up, down int64) { return e.memory.Crossed() }
 
-// process is the state of the loaded library, which all Envs share: ONNX Runtime
-// allows one environment in a process.
+// process is the state of the loaded library, which all Envs share: ONNX Runtime allows one environment in a process.
 var process struct {
 	sync.Mutex
 	path    string // path of the loaded library, which is never unloaded
 	version string
 
-	env     *C.OrtEnv       // nil while no Env is open
-	options Options         // the options with which env was made
-	has     map[string]bool // the devices for which env has an allocator, and the libraries of providers
-	refs    int             // number of open Envs and Sessions
+	env        *C.OrtEnv       // nil while no Env is open
+	options    Options         // the options with which env was made
+	allocators map[string]bool // the devices for which env has an allocator
+	refs       int             // number of open Envs and Sessions
 }
 
-// acquire takes a reference to the environment; release drops it.
+// acquire takes a reference to the environment, which it returns; release, or the Close of the Session that has it, drops it.
 func (e *Env) acquire() (*C.OrtEnv, error) {
 	process.Lock()
 	defer process.Unlock()
@@ -383,7 +370,8 @@ func (e *Env) acquire() (*C.OrtEnv, error) {
 	return process.env, nil
 }
 
-// load loads a library and checks its version. The caller holds process.Mutex.
+// load loads a library, checks its version, and sets what process and the host's memory know of it. The caller holds
+// process.Mutex.
 func load(path string) error {
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
@@ -394,8 +382,7 @@ func load(path string) error {
 		return fmt.Errorf("runtime: loading %q: %s", path, C.GoString(msg))
 	}
 	version := C.GoString(C.onering_version(base))
-	// Check the version first: if asked for an unknown table, ONNX Runtime writes to
-	// stderr.
+	// Check the version first: if asked for an unknown table, ONNX Runtime writes to stderr.
 	if n, ok := apiVersion(version); !ok || n < provision.MinAPI {
 		return fmt.Errorf("runtime: %q is ONNX Runtime %s, which is too old: onering needs 1.%d or newer", path, version, provision.MinAPI)
 	}
@@ -426,7 +413,7 @@ func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 			return d, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.Path)
 		}
 	}
-	return o.resolve(d, func(d device) error { return d.check(ctx, process.path, false) })
+	return o.resolve(d, func(d device) error { return d.check(ctx, process.path, reportLibrary) })
 }
 
 // apiVersion returns N of a version 1.N.x.
@@ -460,15 +447,14 @@ func start(o Options) error {
 		return fmt.Errorf("runtime: starting ONNX Runtime %s: %w", process.version, err)
 	}
 	o.Threads = o.threads()
-	process.env, process.options, process.has = env, o, map[string]bool{}
+	process.env, process.options, process.allocators = env, o, map[string]bool{}
 	return nil
 }
 
 // shareArena registers one CPU allocator for all sessions. Sessions run one after the
 // other, so they need the temporary memory of the largest session instead of the sum.
 func shareArena() error {
-	// Extend by the requested size (1). By default allocators double, which could hold
-	// twice the memory in use.
+	// Extend by the requested size (1). By default allocators double, which could hold twice the memory in use.
 	cfg, err := ort.NewArenaCfg(0, 1, -1, -1)
 	if err != nil {
 		return err

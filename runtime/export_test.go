@@ -18,9 +18,9 @@ var ErrClosed = errClosed
 func (l *Learner) SpareActivations() (sets, bytes int) {
 	size := func(b *buffer) int { return b.bytes(b.capacity) }
 	for _, a := range l.spare.activations {
-		bytes += size(&a.xr) + size(&a.h)
-		for i := range a.x {
-			bytes += size(&a.x[i])
+		bytes += size(&a.scoredRows) + size(&a.normedRows)
+		for i := range a.stream {
+			bytes += size(&a.stream[i])
 		}
 		for i := range a.logits {
 			bytes += size(&a.logits[i])
@@ -62,16 +62,16 @@ func (o *Optimizer) Untiled() error {
 
 // Share deals ranges to the parts of an Optimizer.
 func Share(bounds []int, parts, bucket int) (owner []int, buckets [][]int) {
-	s := share(bounds, 0, parts, bucket)
+	s := divideRanges(bounds, 0, parts, bucket)
 	return s.owner, s.buckets
 }
 
 // HeadRows returns for how many tokens the head computed log-probs.
 func (p *Pass) HeadRows() int {
-	if p.rows == 0 {
+	if p.scored == 0 {
 		return 0
 	}
-	return int(p.packed.z[p.learner.head.last()].value.shape[0])
+	return int(p.packed.logSumExp[p.learner.head.lastSums()].value.shape[0])
 }
 
 // ExecutionProviders returns the names of the providers built into the library.
@@ -106,7 +106,7 @@ func (l *Link) Itself(parts [][]float32, own, times int) ([]float32, error) {
 	if l.sum, err = loadBinding(l.env, sumProgram(l.size, own)); err != nil {
 		return nil, err
 	}
-	if _, err := l.others.of(int64(n * len(parts))); err != nil {
+	if _, err := l.received.resize(int64(n * len(parts))); err != nil {
 		return nil, err
 	}
 	if err := all.push(); err != nil {
@@ -117,7 +117,7 @@ func (l *Link) Itself(parts [][]float32, own, times int) ([]float32, error) {
 		for i := range parts {
 			if i != own {
 				out = append(out, nccl.Move{At: all.element(i * n), Bytes: 4 * n})
-				in = append(in, nccl.Move{At: l.others.element(len(in) * n), Bytes: 4 * n})
+				in = append(in, nccl.Move{At: l.received.element(len(in) * n), Bytes: 4 * n})
 			}
 		}
 		if err := l.Exchange(out, in); err != nil {

@@ -10,67 +10,67 @@ import (
 	"onering/runtime/kernels"
 )
 
-// ErrOverflow says that gradients were too large for float16 with the Ring's LossScale.
-// No weight was updated.
+// ErrOverflow says that gradients were too large for float16 with the Ring's LossScale. No weight was updated.
 var ErrOverflow = errors.New("runtime: gradients overflow float16")
 
-// A norm sums the squares of the gradients that an Optimizer owns, slice by slice. The sum
-// of a slice takes one thread, so on the CPU several runs go in parallel, each with its own
-// binding.
+// A norm sums the squares of the gradients that an Optimizer owns, slice by slice. The sum of a slice takes one
+// thread, so on the CPU several runs go in parallel, each with its own binding.
 type norm struct {
-	bindings []*Binding // bindings of one session; none if the device has kernels
-	unscales bool       // whether the Program divides gradients by the LossScale, as in float16
-	unscale  buffer     // [1], 1/LossScale
-	numbers  []int      // of the slices, among those of all ranks
-	g, sum   []*Value   // by slice, its gradients and the sum of their squares
-	sums     buffer     // holds sum
+	bindings              []*Binding // bindings of one session; none if the device has kernels
+	unscales              bool       // whether the Program divides gradients by the LossScale, as in float16
+	unscale               buffer     // [1], 1/LossScale
+	ranges                []int      // by slice, its number among those of all ranks
+	gradients, squareSums []*Value   // by slice, its gradients and the sum of their squares
+	sumsBuffer            buffer     // what squareSums view
 }
 
-// openNorm cuts the gradients into slices, loads the Program and allocates the sums.
+// openNorm cuts the gradients that this Optimizer owns into slices and allocates the sums. Unless the device has a
+// kernel, it loads the Program, on the CPU with a binding for each thread.
 func (o *Optimizer) openNorm() error {
 	n, e := &o.norm, o.env
-	n.sums, n.unscale = e.buffer(models.F32), hostBuffer(models.F32)
+	n.sumsBuffer, n.unscale = e.buffer(models.F32), hostBuffer(models.F32)
 	p, err := o.ring.Arch.GradNorm()
 	if err != nil {
 		return err
 	}
-	n.unscales = len(p.Outputs) > 1
-	bounds := o.ring.shares.bounds
+	n.unscales = len(p.Outputs) > 1 // the Program of float16 has the output NotFinite, too
+	bounds := o.ring.division.bounds
 	for i, first := range bounds[:len(bounds)-1] {
-		if !o.ring.shares.owns(i) {
+		if !o.ring.division.owns(i) {
 			continue
 		}
 		g, err := e.arenaOf(o.gradients).view(first, int64(bounds[i+1]-first))
 		if err != nil {
 			return err
 		}
-		n.numbers, n.g = append(n.numbers, i), append(n.g, g)
+		n.ranges, n.gradients = append(n.ranges, i), append(n.gradients, g)
 	}
-	if _, err := n.sums.of(int64(len(n.g))); err != nil {
+	if _, err := n.sumsBuffer.resize(int64(len(n.gradients))); err != nil {
 		return err
 	}
-	for i := range n.g {
-		sum, err := n.sums.view(i)
+	for i := range n.gradients {
+		sum, err := n.sumsBuffer.view(i)
 		if err != nil {
 			return err
 		}
-		n.sum = append(n.sum, sum)
+		n.squareSums = append(n.squareSums, sum)
 	}
 	if e.memory.Kernels.Squaring() {
 		return nil
 	}
-	first, err := loadBinding(e, withScalars(p))
+	b, err := loadBinding(e, withScalars(p))
 	for err == nil {
-		n.bindings = append(n.bindings, first)
-		if !e.memory.IsHost() || len(n.bindings) >= min(e.Threads(), len(n.g)) {
+		n.bindings = append(n.bindings, b)
+		if !e.memory.IsHost() || len(n.bindings) >= min(e.Threads(), len(n.gradients)) {
 			break
 		}
-		first, err = n.bindings[0].s.NewBinding()
+		b, err = n.bindings[0].s.NewBinding()
 	}
 	return err
 }
 
-// squares sets the sums of its slices: the squares of the gradients divided by scale.
+// squares sets those of sums, which are of the slices of all ranks, that are of its own slices: the sums of the
+// squares of the gradients, in float16 divided by scale, the LossScale. Otherwise Optimizer.total divides.
 func (n *norm) squares(k *kernels.Device, sums []float64, scale float64) error {
 	run := func() error { return n.runSessions(scale) }
 	if !n.unscales {
@@ -82,16 +82,16 @@ func (n *norm) squares(k *kernels.Device, sums []float64, scale float64) error {
 	if err := run(); err != nil {
 		return err
 	}
-	singles, err := pulled[float32](&n.sums)
-	for i, number := range n.numbers {
-		sums[number] = float64(singles[i])
+	singles, err := pulled[float32](&n.sumsBuffer)
+	for i, slice := range n.ranges {
+		sums[slice] = float64(singles[i])
 	}
 	return err
 }
 
-// runSessions computes the sums by the Program.
+// runSessions computes the sums by the Program, on several threads that take idle bindings in turn.
 func (n *norm) runSessions(scale float64) error {
-	free := make(chan *Binding, len(n.bindings))
+	idle := make(chan *Binding, len(n.bindings))
 	for _, binding := range n.bindings {
 		b := binding.begin()
 		if n.unscales {
@@ -99,17 +99,17 @@ func (n *norm) runSessions(scale float64) error {
 				inverse[0] = float32(1 / scale)
 			}
 		}
-		free <- b
+		idle <- b
 	}
-	models.AtOnce(len(n.bindings), len(n.g), func(i int) {
-		b := <-free
-		b.in(ports.Grad, n.g[i], nil)
-		b.out(ports.SquareSum, n.sum[i], nil)
+	models.AtOnce(len(n.bindings), len(n.gradients), func(i int) {
+		b := <-idle
+		b.in(ports.Grad, n.gradients[i], nil)
+		b.out(ports.SquareSum, n.squareSums[i], nil)
 		b.failed = b.run()
-		free <- b
+		idle <- b
 	})
 	for range n.bindings {
-		if b := <-free; b.failed != nil {
+		if b := <-idle; b.failed != nil {
 			return b.failed
 		}
 	}
@@ -118,8 +118,8 @@ func (n *norm) runSessions(scale float64) error {
 
 // runKernels computes the sums by the device's kernel.
 func (n *norm) runKernels(k *kernels.Device, scale float64) error {
-	for i, g := range n.g {
-		if err := k.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, n.sum[i].data); err != nil {
+	for i, g := range n.gradients {
+		if err := k.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, n.squareSums[i].data); err != nil {
 			return err
 		}
 	}
@@ -128,12 +128,12 @@ func (n *norm) runKernels(k *kernels.Device, scale float64) error {
 
 func (n *norm) close() {
 	closeSessions(n.bindings...)
-	closeValues(append(n.g, n.sum...)...)
-	closeBuffers(&n.sums, &n.unscale)
+	closeValues(append(n.gradients, n.squareSums...)...)
+	closeBuffers(&n.sumsBuffer, &n.unscale)
 }
 
-// total adds the sums of all slices. If gradients in float16 are not finite, or their
-// squares are too large, the error is ErrOverflow.
+// total adds the sums of all slices, and unless squares has done so divides by the square of scale. If gradients in
+// float16 are not finite, or their squares are too large, the error is ErrOverflow.
 func (o *Optimizer) total(sums []float64, scale float64) (total float64, err error) {
 	for _, x := range sums {
 		total += x
@@ -153,15 +153,14 @@ func (o *Optimizer) GradNorm() (float64, error) {
 	return o.GradNormWith(func([]float64, []int) error { return nil })
 }
 
-// GradNormWith is GradNorm of several Optimizers that each own a part of the elements:
-// share sets each sums[i] to the value of the Optimizer that owns it, owner[i]. The norm
-// has the same bits as with one Optimizer.
+// GradNormWith is GradNorm of several Optimizers that each own a part of the elements: share sets each sums[i] to the
+// value of the Optimizer that owns it, owner[i]. The norm has the same bits as with one Optimizer.
 func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
-	sums := make([]float64, len(o.ring.shares.owner))
+	sums := make([]float64, len(o.ring.division.owner))
 	if err := o.norm.squares(o.env.memory.Kernels, sums, o.ring.lossScale()); err != nil {
 		return 0, err
 	}
-	if err := share(sums, o.ring.shares.owner); err != nil {
+	if err := share(sums, o.ring.division.owner); err != nil {
 		return 0, err
 	}
 	total, err := o.total(sums, o.ring.lossScale())

@@ -9,40 +9,39 @@ import (
 	"onering/models/ports"
 )
 
-// headSessions compute log-probs, entropies and their gradients from the rows h
-// [n,D] that predict scored tokens. They process one slice of the vocabulary after
-// the other, which bounds the memory of the logits.
+// headSessions compute log-probs, entropies and their gradients from the rows h [n,D] that predict scored tokens.
+// They process one slice of the vocabulary after the other, which bounds the memory of the logits.
 type headSessions struct {
 	target *Binding
 	// products are the Programs of the forms that passes have needed.
 	products map[models.HeadForm]*headProducts
 	slices   []headSlice
 
-	dh buffer // dL/dh [n,D]
-	// dL/dlogp, dL/dentropy and the entropies, each [n,1]. The last two are used only
-	// with EntropyGradient.
-	w, v, entropy buffer
+	dNormed buffer // dL/dh [n,D], summed over the slices
+	// dL/dlogp, dL/dentropy and the entropies, each [n,1]. The last two are used only with EntropyGradient.
+	dLogProb, dEntropy, entropy buffer
 	// Places of the tokens' logits in a slice, int64 [n,2], and their dL/dlogp [n].
-	at, dlogit buffer
-	// The sets of kept tokens in a slice; see ports.KeptAll.
-	every, keptAt, keptOnes buffer
+	targetPlaces, targetGrads buffer
+	// The sets from which tokens were drawn, as far as they are in a slice; see ports.KeptAll.
+	keptAll, keptPlaces, keptOnes buffer
 }
 
 // headProducts are the Programs of the head that multiply by the whole head.
 type headProducts struct{ forward, backward *Binding } // backward is nil with ScoreOnly
 
-// A headSlice is a range of rows of the head and of its gradient. The gradient is nil if
+// A headSlice is a range of rows of the head's matrix and of its gradient. The gradient is nil if
 // no weights are trained.
-type headSlice struct{ e, de *Value }
+type headSlice struct{ rows, grad *Value }
 
-// openHead loads the Programs of the head that most passes need and cuts it into slices.
+// openHead loads the Programs of the head for the form that most passes need and cuts the head into slices.
 func (l *Learner) openHead() error {
 	e := l.env
-	h := &headSessions{products: map[models.HeadForm]*headProducts{}, dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32),
-		entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32),
-		every: hostBuffer(models.F32), keptAt: hostBuffer(models.I64), keptOnes: hostBuffer(models.F32)}
+	h := &headSessions{products: map[models.HeadForm]*headProducts{}, dNormed: e.buffer(models.F32),
+		dLogProb: e.buffer(models.F32), dEntropy: e.buffer(models.F32),
+		entropy: e.buffer(models.F32), targetPlaces: hostBuffer(models.I64), targetGrads: hostBuffer(models.F32),
+		keptAll: hostBuffer(models.F32), keptPlaces: hostBuffer(models.I64), keptOnes: hostBuffer(models.F32)}
 	l.head = h
-	products, err := h.of(l, models.HeadForm{EntropyGradient: l.options.EntropyGradient})
+	products, err := h.productsOf(l, models.HeadForm{EntropyGradient: l.options.EntropyGradient})
 	if err != nil {
 		return err
 	}
@@ -56,13 +55,14 @@ func portType(p models.Program, name string) models.DType {
 	return p.Inputs[i].DType
 }
 
-// headForm is the form of the head's Programs for a pass.
+// headForm is the form of the head's Programs for a pass: they return logits or take them (Full), take an entropy
+// gradient, read sets of kept tokens, or return sums of squares.
 func (p *Pass) headForm(a *activations) models.HeadForm {
-	return models.HeadForm{Full: a.keepsLogits, EntropyGradient: p.learner.options.EntropyGradient, Kept: p.kept, Squares: p.SumSquares != nil}
+	return models.HeadForm{Full: a.keepsLogits, EntropyGradient: p.learner.options.EntropyGradient, Kept: p.restricted, Squares: p.SumSquares != nil}
 }
 
-// of returns the head's Programs of a form. It loads them at the first call.
-func (s *headSessions) of(l *Learner, form models.HeadForm) (*headProducts, error) {
+// productsOf returns the head's Programs of a form. It loads them at the first call, and target, which all forms share.
+func (s *headSessions) productsOf(l *Learner, form models.HeadForm) (*headProducts, error) {
 	if h := s.products[form]; h != nil {
 		return h, nil
 	}
@@ -70,7 +70,7 @@ func (s *headSessions) of(l *Learner, form models.HeadForm) (*headProducts, erro
 	if err != nil {
 		return nil, err
 	}
-	if s.target == nil { // passes of all forms share this session
+	if s.target == nil {
 		if s.target, err = loadBinding(l.env, target); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (s *headSessions) of(l *Learner, form models.HeadForm) (*headProducts, erro
 	if h.forward, err = loadBinding(l.env, forward); err != nil {
 		return nil, err
 	}
-	if !l.options.ScoreOnly && !form.Squares {
+	if !l.options.ScoreOnly && !form.Squares { // headBackward asks for the form without Squares
 		if h.backward, err = loadBinding(l.env, backward); err != nil {
 			closeSessions(h.forward)
 			return nil, err
@@ -92,8 +92,7 @@ func (s *headSessions) of(l *Learner, form models.HeadForm) (*headProducts, erro
 	return h, nil
 }
 
-// sliceHead cuts the head, in the type that Programs read, and its gradient into slices of
-// HeadRows rows.
+// sliceHead cuts the head, in the type that Programs read, and its gradient into slices of HeadRows rows.
 func (l *Learner) sliceHead(d models.DType) error {
 	g := l.geometry
 	head, ok := l.ring.Weights.Layout.Find(g.Head)
@@ -103,16 +102,16 @@ func (l *Learner) sliceHead(d models.DType) error {
 	for from := 0; from < g.Vocab; from += l.options.HeadRows {
 		rows := min(l.options.HeadRows, g.Vocab-from)
 		first := head.Offset + from*g.Hidden
-		l.head.slices = append(l.head.slices, headSlice{})
+		l.head.slices = append(l.head.slices, headSlice{}) // before its Values, so that close frees those made
 		s := &l.head.slices[len(l.head.slices)-1]
 		var err error
-		if s.e, err = l.ring.arena.viewIn(d, first, int64(rows), int64(g.Hidden)); err != nil {
+		if s.rows, err = l.ring.arena.viewIn(d, first, int64(rows), int64(g.Hidden)); err != nil {
 			return err
 		}
 		if !l.trainsWeights() {
 			continue
 		}
-		if s.de, err = l.gradients.view(first, int64(rows), int64(g.Hidden)); err != nil {
+		if s.grad, err = l.gradients.view(first, int64(rows), int64(g.Hidden)); err != nil {
 			return err
 		}
 	}
@@ -125,54 +124,54 @@ func (h *headSessions) close() {
 		closeSessions(p.forward, p.backward)
 	}
 	for _, s := range h.slices {
-		closeValues(s.e, s.de)
+		closeValues(s.rows, s.grad)
 	}
-	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy, &h.at, &h.dlogit, &h.every, &h.keptAt, &h.keptOnes)
+	closeBuffers(&h.dNormed, &h.dLogProb, &h.dEntropy, &h.entropy, &h.targetPlaces, &h.targetGrads, &h.keptAll, &h.keptPlaces, &h.keptOnes)
 }
 
-// headForward computes the log-probs and entropies of the scored tokens. It updates z,
-// the log-sum-exp of the logits, and u, their mean under the softmax, with one slice of
-// the vocabulary after the other. With keep, a stores the logits of all slices if it has
-// room for them.
-func (p *Pass) headForward(a *activations, keep bool) error {
-	head, b, rows := p.learner.head, p.packed, int64(p.rows)
-	if err := b.z[0].filled(-1e30, rows, 1); err != nil {
+// headForward computes the log-probs and entropies of the scored tokens. It takes one slice of the vocabulary after
+// the other: each run reads the log-sum-exp of the logits so far and their mean under the softmax from one buffer,
+// and writes them with this slice's to the other. A last Program computes the logits of the tokens themselves. With
+// forBackward, a stores the logits of all slices if it has room for them.
+func (p *Pass) headForward(a *activations, forBackward bool) error {
+	head, b, rows := p.learner.head, p.packed, int64(p.scored)
+	if err := b.logSumExp[0].filled(-1e30, rows, 1); err != nil { // of no logits: a finite number in place of -infinity
 		return err
 	}
-	if err := b.u[0].filled(0, rows, 1); err != nil {
+	if err := b.meanLogit[0].filled(0, rows, 1); err != nil {
 		return err
 	}
 	if p.SumSquares != nil {
-		if err := b.q[0].filled(-1e30, rows, 1); err != nil {
+		if err := b.logSquares[0].filled(-1e30, rows, 1); err != nil {
 			return err
 		}
 	}
-	products, err := head.of(p.learner, p.headForm(a))
+	products, err := head.productsOf(p.learner, p.headForm(a))
 	if err != nil {
 		return err
 	}
 	bind := products.forward.begin()
-	bind.in(ports.Normed, a.h.value, nil)
+	bind.in(ports.Normed, a.normedRows.value, nil)
 	p.learner.norm.bindTemperature(bind, p.temperature)
 	first := int32(0)
 	for i, s := range head.slices {
-		head.keep(bind, p, first, int32(s.e.shape[0]))
-		first += int32(s.e.shape[0])
+		head.bindKept(bind, p, first, int32(s.rows.shape[0]))
+		first += int32(s.rows.shape[0])
 		if a.keepsLogits {
-			logits, err := a.slice(i, keep).of(rows, s.e.shape[0])
+			logits, err := a.logitsOf(i, forBackward).resize(rows, s.rows.shape[0])
 			bind.out(ports.Logits, logits, err)
 		}
 		now, next := i%2, (i+1)%2
-		bind.in(ports.HeadSlice, s.e, nil)
-		bind.in(ports.LogSumExp, b.z[now].value, nil)
-		bind.in(ports.MeanLogit, b.u[now].value, nil)
-		z, err := b.z[next].of(rows, 1)
+		bind.in(ports.HeadSlice, s.rows, nil)
+		bind.in(ports.LogSumExp, b.logSumExp[now].value, nil)
+		bind.in(ports.MeanLogit, b.meanLogit[now].value, nil)
+		z, err := b.logSumExp[next].resize(rows, 1)
 		bind.out(ports.LogSumExpOut, z, err)
-		u, err := b.u[next].of(rows, 1)
+		u, err := b.meanLogit[next].resize(rows, 1)
 		bind.out(ports.MeanLogitOut, u, err)
 		if p.SumSquares != nil {
-			bind.in(ports.LogSquares, b.q[now].value, nil)
-			q, err := b.q[next].of(rows, 1)
+			bind.in(ports.LogSquares, b.logSquares[now].value, nil)
+			q, err := b.logSquares[next].resize(rows, 1)
 			bind.out(ports.LogSquaresOut, q, err)
 		}
 		if err := bind.run(); err != nil {
@@ -180,25 +179,26 @@ func (p *Pass) headForward(a *activations, keep bool) error {
 		}
 	}
 	bind = head.target.begin()
-	bind.in(ports.Normed, a.h.value, nil)
+	bind.in(ports.Normed, a.normedRows.value, nil)
 	p.learner.norm.bindTemperature(bind, p.temperature)
 	bind.in(ports.Targets, b.targets.value, nil)
-	logit, err := b.logit.of(rows, 1)
+	logit, err := b.targetLogit.resize(rows, 1)
 	bind.out(ports.TargetLogit, logit, err)
 	if err := bind.run(); err != nil {
 		return err
 	}
-	return p.takeLogProbs()
+	return p.setLogProbs()
 }
 
-// last returns the index of z and u that holds the results of the last slice.
-func (h *headSessions) last() int { return len(h.slices) % 2 }
+// lastSums returns the index of the running sums that hold the results of the last slice.
+func (h *headSessions) lastSums() int { return len(h.slices) % 2 }
 
-// takeLogProbs fills LogProb and Entropy from the results of the head.
-func (p *Pass) takeLogProbs() error {
-	last := p.learner.head.last()
+// setLogProbs fills LogProb and Entropy, and SumSquares if it is not nil, from the results of the head: with z the
+// log-sum-exp, u the mean logit and q the log-sum-exp of twice the logits, they are logit-z, z-u and exp(q-2z).
+func (p *Pass) setLogProbs() error {
+	last := p.learner.head.lastSums()
 	var results [4][]float32
-	for i, b := range []*buffer{&p.packed.z[last], &p.packed.u[last], &p.packed.logit, &p.packed.q[last]} {
+	for i, b := range []*buffer{&p.packed.logSumExp[last], &p.packed.meanLogit[last], &p.packed.targetLogit, &p.packed.logSquares[last]} {
 		if i == 3 && p.SumSquares == nil {
 			break
 		}
@@ -208,7 +208,7 @@ func (p *Pass) takeLogProbs() error {
 		}
 	}
 	z, u, logit, q := results[0], results[1], results[2], results[3]
-	i := 0
+	i := 0 // of the scored token among those of all sequences
 	for s := range p.LogProb {
 		for t := range p.LogProb[s] {
 			// Without the bounds, rounding can give an almost certain token a log-prob
@@ -224,11 +224,12 @@ func (p *Pass) takeLogProbs() error {
 	return nil
 }
 
-// headBackward returns the gradient of the rows that predict scored tokens, before
-// the final norm, and adds to the head's gradient. takeWeights must have set w and v.
+// headBackward returns the gradient of the rows that predict scored tokens, before the final norm, and adds to the
+// head's gradient. It takes slice by slice, whose parts of the rows' gradient add up in place. setLossGradients comes
+// first.
 func (p *Pass) headBackward() (*Value, error) {
 	l, a, head := p.learner, p.activations, p.learner.head
-	dh, err := head.dh.of(int64(p.rows), int64(l.geometry.Hidden))
+	dh, err := head.dNormed.resize(int64(p.scored), int64(l.geometry.Hidden))
 	if err != nil {
 		return nil, err
 	}
@@ -236,26 +237,26 @@ func (p *Pass) headBackward() (*Value, error) {
 		return nil, err
 	}
 	form := p.headForm(a)
-	form.Squares = false // backward is the same
-	products, err := head.of(l, form)
+	form.Squares = false // these change only what forward returns
+	products, err := head.productsOf(l, form)
 	if err != nil {
 		return nil, err
 	}
 	bind := products.backward.begin()
-	bind.in(ports.Normed, a.h.value, nil)
+	bind.in(ports.Normed, a.normedRows.value, nil)
 	l.norm.bindTemperature(bind, p.temperature)
-	bind.in(ports.LogSumExp, p.packed.z[head.last()].value, nil)
-	bind.in(ports.LogProbGrad, head.w.value, nil)
+	bind.in(ports.LogSumExp, p.packed.logSumExp[head.lastSums()].value, nil)
+	bind.in(ports.LogProbGrad, head.dLogProb.value, nil)
 	if l.options.EntropyGradient {
-		entropy, v, err := sized[float32](&head.entropy, int64(p.rows), 1)
-		bind.in(ports.EntropyGrad, head.v.value, nil)
+		entropies, v, err := sized[float32](&head.entropy, int64(p.scored), 1)
+		bind.in(ports.EntropyGrad, head.dEntropy.value, nil)
 		bind.in(ports.Entropy, v, err)
 		if bind.failed != nil {
 			return nil, bind.failed
 		}
 		i := 0
 		for _, s := range p.Entropy {
-			i += copy(entropy[i:], s)
+			i += copy(entropies[i:], s)
 		}
 		if err := head.entropy.push(); err != nil {
 			return nil, err
@@ -263,35 +264,35 @@ func (p *Pass) headBackward() (*Value, error) {
 	}
 	bind.in(ports.NormedGrad, dh, nil)
 	bind.out(ports.NormedGradOut, dh, nil)
-	first := int64(0)
+	first := int64(0) // id of the slice's first token
 	for i, s := range head.slices {
-		head.place(bind, elements[int64](&p.packed.targets), first, s.e.shape[0])
-		head.keep(bind, p, int32(first), int32(s.e.shape[0]))
-		first += s.e.shape[0]
-		bind.in(ports.HeadSlice, s.e, nil)
+		head.bindTargets(bind, elements[int64](&p.packed.targets), first, s.rows.shape[0])
+		head.bindKept(bind, p, int32(first), int32(s.rows.shape[0]))
+		first += s.rows.shape[0]
+		bind.in(ports.HeadSlice, s.rows, nil)
 		if a.keepsLogits {
 			bind.in(ports.Logits, a.logits[i].value, nil)
 		}
-		if s.de != nil {
-			bind.in(ports.HeadSliceGrad, s.de, nil)
-			bind.out(ports.HeadSliceGradOut, s.de, nil)
+		if s.grad != nil {
+			bind.in(ports.HeadSliceGrad, s.grad, nil)
+			bind.out(ports.HeadSliceGradOut, s.grad, nil)
 		}
 		if err := bind.run(); err != nil {
 			return nil, err
 		}
 	}
-	return l.norm.runBackward(a.xr.value, dh, p.temperature)
+	return l.norm.runBackward(a.scoredRows.value, dh, p.temperature)
 }
 
-// place binds the places of the logits of the tokens y in a slice of n rows of the head,
-// and dL/dlogp of tokens in that slice.
-func (h *headSessions) place(b *Binding, y []int64, first, n int64) {
+// bindTargets binds for each scored token of ids y where its logit is among those of the n tokens from first on, and
+// its dL/dlogp; a token of another slice has place 0 and a gradient of 0.
+func (h *headSessions) bindTargets(b *Binding, y []int64, first, n int64) {
 	rows := int64(len(y))
-	at, d := fill[int64](b, ports.TargetPlaces, &h.at, rows, 2), fill[float32](b, ports.TargetGrad, &h.dlogit, rows)
+	at, d := fill[int64](b, ports.TargetPlaces, &h.targetPlaces, rows, 2), fill[float32](b, ports.TargetGrad, &h.targetGrads, rows)
 	if b.failed != nil {
 		return
 	}
-	w := elements[float32](&h.w)
+	w := elements[float32](&h.dLogProb)
 	for r, id := range y {
 		at[2*r], at[2*r+1], d[r] = int64(r), 0, 0
 		if i := id - first; i >= 0 && i < n {
@@ -300,10 +301,11 @@ func (h *headSessions) place(b *Binding, y []int64, first, n int64) {
 	}
 }
 
-// keep binds the places of kept tokens in a slice of n rows of the head, if the Program
-// takes them. The first place is (0, 0) with a one of 0, since there has to be one.
-func (h *headSessions) keep(b *Binding, p *Pass, first, n int32) {
-	every := fillIf[float32](b, ports.KeptAll, &h.every, int64(p.rows), 1)
+// bindKept binds the sets from which tokens were drawn (Sequence.Kept), if the Program takes them: places (row,
+// id-first) of the ids among the n tokens from first on, with a one for each, and a one for each row without a set.
+// The first place is (0, 0) with a one of 0, since there has to be one.
+func (h *headSessions) bindKept(b *Binding, p *Pass, first, n int32) {
+	every := fillIf[float32](b, ports.KeptAll, &h.keptAll, int64(p.scored), 1)
 	if every == nil {
 		return
 	}
@@ -314,7 +316,7 @@ func (h *headSessions) keep(b *Binding, p *Pass, first, n int32) {
 			if s.Kept != nil {
 				set = s.Kept[t]
 			}
-			every[row] = float32(1 - min(len(set), 1))
+			every[row] = float32(1 - min(len(set), 1)) // 1 if the set is empty: it stands for all tokens
 			from, _ := slices.BinarySearch(set, first)
 			for _, id := range set[from:] {
 				if id >= first+n {
@@ -326,9 +328,9 @@ func (h *headSessions) keep(b *Binding, p *Pass, first, n int32) {
 		}
 	}
 	count := int64(len(places) / 2)
-	copy(fill[int64](b, ports.KeptPlaces, &h.keptAt, count, 2), places)
+	copy(fill[int64](b, ports.KeptPlaces, &h.keptPlaces, count, 2), places)
 	for i, ones := 0, fill[float32](b, ports.KeptOnes, &h.keptOnes, count); i < len(ones); i++ {
-		ones[i] = float32(min(i, 1))
+		ones[i] = float32(min(i, 1)) // 0 for the first place
 	}
 }
 
@@ -364,7 +366,7 @@ func (s *normSessions) runForward(x *Value, h *buffer, temperature float64) erro
 	b := s.forward.begin()
 	b.in(ports.Stream, x, nil)
 	s.bindTemperature(b, temperature)
-	v, err := h.of(x.shape...)
+	v, err := h.resize(x.shape...)
 	b.out(ports.Normed, v, err)
 	return b.run()
 }
@@ -375,7 +377,7 @@ func (s *normSessions) runBackward(x, dh *Value, temperature float64) (*Value, e
 	b.in(ports.Stream, x, nil)
 	s.bindTemperature(b, temperature)
 	b.in(ports.NormedGrad, dh, nil)
-	dx, err := s.dx.of(x.shape...)
+	dx, err := s.dx.resize(x.shape...)
 	b.out(ports.StreamGradOut, dx, err)
 	return dx, b.run()
 }

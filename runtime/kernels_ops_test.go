@@ -106,7 +106,7 @@ func runOp(t *testing.T, env *Env, op string, attrs []onnx.Attr, in []*array, ou
 			continue
 		}
 		b := env.buffer(a.dtype)
-		v, err := b.of(a.shape...)
+		v, err := b.resize(a.shape...)
 		must(err)
 		defer b.close()
 		must(env.memory.Upload(v.data, unsafe.Pointer(unsafe.SliceData(raw)), len(raw)))
@@ -121,7 +121,7 @@ func runOp(t *testing.T, env *Env, op string, attrs []onnx.Attr, in []*array, ou
 			continue
 		}
 		b := env.buffer(a.dtype)
-		v, err := b.of(a.shape...)
+		v, err := b.resize(a.shape...)
 		must(err)
 		defer b.close()
 		places[name] = v

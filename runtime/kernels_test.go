@@ -67,7 +67,7 @@ func updated(t *testing.T, env *Env, arch models.Architecture) ([][]float32, flo
 	g, err := models.NewWeights(arch.Layout())
 	must(err)
 	random(g)
-	a, err := env.holdAll(g)
+	a, err := env.newUploadedArena(g)
 	must(err)
 	defer a.close()
 	o, err := env.NewOptimizer(ring, g, &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1})
@@ -83,7 +83,7 @@ func updated(t *testing.T, env *Env, arch models.Architecture) ([][]float32, flo
 	for i := range all {
 		all[i] = slices.Clone(all[i])
 	}
-	if c := ring.trained().copy; c.size() > 0 {
+	if c := ring.trained().roundedCopy; c.size() > 0 {
 		raw := make([]float32, (c.bytes()+3)/4)
 		must(env.memory.Download(unsafe.Pointer(unsafe.SliceData(raw)), c.at, c.bytes()))
 		all = append(all, raw)

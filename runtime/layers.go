@@ -8,24 +8,25 @@ import (
 )
 
 // layersForward runs the layers and the final norm and returns their activations: with
-// keep those of all layers, else those of the last one. The caller releases them.
-func (p *Pass) layersForward(keep bool) (*activations, error) {
+// forBackward those of all layers, else those of the last one. The caller gives them back to spare.
+func (p *Pass) layersForward(forBackward bool) (*activations, error) {
 	l := p.learner
-	a := l.takeActivations(p, keep)
-	if err := p.fillActivations(a, keep); err != nil {
-		l.spare.give(a)
+	a := l.takeActivations(p, forBackward)
+	if err := p.fillActivations(a, forBackward); err != nil {
+		l.spare.putBack(a)
 		return nil, err
 	}
 	return a, nil
 }
 
-// fillActivations runs the layers and the final norm and stores activations in a.
-func (p *Pass) fillActivations(a *activations, keep bool) error {
+// fillActivations runs the embedding, the layers and the final norm of the rows that predict scored tokens, and stores
+// activations in a.
+func (p *Pass) fillActivations(a *activations, forBackward bool) error {
 	l := p.learner
-	if err := l.tables.causal(p.longest, l.geometry); err != nil {
+	if err := l.tables.causal(p.rowLength, l.geometry); err != nil {
 		return err
 	}
-	x, err := a.input(0, keep).of(p.streamShape()...)
+	x, err := a.streamOf(0, forBackward).resize(p.streamShape()...)
 	if err != nil {
 		return err
 	}
@@ -38,10 +39,10 @@ func (p *Pass) fillActivations(a *activations, keep bool) error {
 			return err
 		}
 		bind := s.forward[i].begin()
-		p.bindLayer(bind, i, a.input(i, keep))
-		y, err := a.input(i+1, keep).of(p.streamShape()...)
+		p.bindLayer(bind, i, a.streamOf(i, forBackward))
+		y, err := a.streamOf(i+1, forBackward).resize(p.streamShape()...)
 		bind.out(ports.StreamOut, y, err)
-		stash := a.stashed(i, keep, s.stash)
+		stash := a.stashOf(i, forBackward, s.stash)
 		for j, port := range s.stash {
 			v, err := p.stashValue(port, &stash[j])
 			bind.out(port.Name, v, err)
@@ -51,28 +52,28 @@ func (p *Pass) fillActivations(a *activations, keep bool) error {
 		}
 		x = y
 	}
-	xr, err := a.xr.of(int64(p.rows), int64(l.geometry.Hidden))
+	xr, err := a.scoredRows.resize(int64(p.scored), int64(l.geometry.Hidden))
 	if err != nil {
 		return err
 	}
-	if err := l.rows.gather(x, p.packed.places.value, xr); err != nil {
+	if err := l.rows.gather(x, p.packed.predictors.value, xr); err != nil {
 		return err
 	}
-	return l.norm.runForward(xr, &a.h, p.temperature)
+	return l.norm.runForward(xr, &a.normedRows, p.temperature)
 }
 
 // layersBackward runs the layers backward from the gradient of the rows that predict
 // scored tokens. It adds to the gradients of the layers and of the embedding.
 func (p *Pass) layersBackward(dxr *Value) error {
 	l, a := p.learner, p.activations
-	if err := l.tables.causal(p.longest, l.geometry); err != nil {
+	if err := l.tables.causal(p.rowLength, l.geometry); err != nil {
 		return err
 	}
-	dy, err := l.back.dx[0].of(p.streamShape()...)
+	dy, err := l.back.dx[0].resize(p.streamShape()...)
 	if err != nil {
 		return err
 	}
-	if err := l.rows.scatter(dxr, p.packed.places.value, dy); err != nil {
+	if err := l.rows.scatter(dxr, p.packed.predictors.value, dy); err != nil {
 		return err
 	}
 	for i := l.geometry.Layers - 1; i >= 0; i-- {
@@ -81,21 +82,21 @@ func (p *Pass) layersBackward(dxr *Value) error {
 			return err
 		}
 		bind := s.backward[i].begin()
-		p.bindLayer(bind, i, &a.x[i])
+		p.bindLayer(bind, i, &a.stream[i])
 		bind.in(ports.Valid, p.packed.valid.value, nil)
-		bind.in(ports.TokenCopies, p.packed.copies.value, nil)
-		bind.in(ports.TokenCopied, p.packed.copied.value, nil)
+		bind.in(ports.TokenCopies, p.packed.sharedPlaces.value, nil)
+		bind.in(ports.TokenCopied, p.packed.sharedMask.value, nil)
 		for j, port := range s.stash {
 			bind.in(port.Name, a.stash[i][j].value, nil)
 		}
 		bind.in(ports.StreamGrad, dy, nil)
-		dx, err := l.back.dx[(l.geometry.Layers-i)%2].of(p.streamShape()...)
+		dx, err := l.back.dx[(l.geometry.Layers-i)%2].resize(p.streamShape()...) // the one that dy is not in
 		bind.out(ports.StreamGradOut, dx, err)
 		if err := bind.run(); err != nil {
 			return fmt.Errorf("runtime: layer %d: %w", i, err)
 		}
 		dy = dx
-		l.final(i)
+		l.reportFinal(i)
 	}
 	if l.trainsWeights() {
 		if err := l.rows.learn(dy, &p.packed.ids, l.gradients.value(l.geometry.Embedding, models.F32)); err != nil {
@@ -103,7 +104,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		}
 	}
 	if l.options.Final != nil {
-		l.options.Final(0)
+		l.options.Final(0) // all gradients are final, the embedding's too
 	}
 	return nil
 }
@@ -111,49 +112,49 @@ func (p *Pass) layersBackward(dxr *Value) error {
 // form returns the form of layer i's Programs in a pass with the activations a.
 func (p *Pass) form(a *activations, i int) layerForm {
 	g := p.learner.geometry
-	return layerForm{g.Kinds[g.Kind(i)].Program, p.blocks, i < a.full}
+	return layerForm{g.Kinds[g.Kind(i)].Program, p.queryBlocks, i < a.fullLayers}
 }
 
-// bindLayer binds the inputs that the forward and the backward Program of a layer
-// share. x is the layer's input.
+// bindLayer binds the inputs that the forward and the backward Program of a layer share. x is the layer's input.
 func (p *Pass) bindLayer(b *Binding, layer int, x *buffer) {
 	in, tables := p.packed, &p.learner.tables
 	kind := p.learner.geometry.Kind(layer)
-	mask := tables.maskOf(p.learner.geometry.Kinds[kind]).value
-	v, err := x.of(p.streamShape()...)
+	mask := tables.maskOf(p.learner.geometry.Kinds[kind]).value // a layer reads one of the ports Mask and Band
+	v, err := x.resize(p.streamShape()...)
 	b.in(ports.Stream, v, err)
-	for name, v := range map[string]*Value{ports.Positions: in.pos.value, ports.Cos: tables.cos[kind].value, ports.Sin: tables.sin[kind].value,
-		ports.Mask: mask, ports.Band: mask, ports.BlockBounds: in.bounds.value} {
+	for name, v := range map[string]*Value{ports.Positions: in.positions.value, ports.Cos: tables.cos[kind].value, ports.Sin: tables.sin[kind].value,
+		ports.Mask: mask, ports.Band: mask, ports.BlockBounds: in.blockBounds.value} {
 		if b.has(name) { // kinds of layers need different inputs
 			b.in(name, v, nil)
 		}
 	}
-	b.in(ports.PackedRows, in.rows.value, nil)
-	b.in(ports.PackedTokens, in.tokens.value, nil)
+	b.in(ports.PackedRows, in.tokenAt.value, nil)
+	b.in(ports.PackedTokens, in.placeOf.value, nil)
 }
 
 // streamShape returns the shape [N,D] of the inputs and outputs of layers.
-func (p *Pass) streamShape() []int64 { return []int64{int64(p.n), int64(p.learner.geometry.Hidden)} }
+func (p *Pass) streamShape() []int64 {
+	return []int64{int64(p.tokens), int64(p.learner.geometry.Hidden)}
+}
 
 // stashValue returns the Value in b of an output that is kept for backward.
 func (p *Pass) stashValue(port models.Port, b *buffer) (*Value, error) {
-	shape, err := port.Sizes(map[string]int{"N": p.n, "B": int(p.packed.rows.value.shape[0]), "T": p.longest})
+	shape, err := port.Sizes(map[string]int{"N": p.tokens, "B": int(p.packed.tokenAt.value.shape[0]), "T": p.rowLength})
 	if err != nil {
 		return nil, err
 	}
-	return b.of(shape...)
+	return b.resize(shape...)
 }
 
-// activations are the values that a pass computes between its tokens and its log-probs. A
-// pass that is kept owns a set until it is released. All other passes share one set, and
-// write all layers to the same buffers. So a Learner has one set for each pass that is
-// kept at the same time, and one more.
+// activations are the values that a pass computes between its tokens and its log-probs. A pass that is kept for
+// Backward owns a set until it is released. All other passes share one set, and write all layers to the same buffers.
+// So a Learner has one set for each pass that is kept at the same time, and one more.
 type activations struct {
-	x     []buffer   // the input [N,D] of each layer, and the last layer's output
-	stash [][]buffer // for each layer, the values that forward stores for backward
-	full  int        // how many layers store everything
-	bytes int        // its part of StashBytes
-	xr, h buffer     // the rows [n,D] that predict scored tokens, before and after the final norm
+	stream                 []buffer   // the input [N,D] of each layer, and the last layer's output
+	stash                  [][]buffer // for each layer, the values that forward stores for backward
+	fullLayers             int        // how many layers, from the first on, store all that backward reads
+	stashBytes             int        // its part of LearnerOptions.StashBytes
+	scoredRows, normedRows buffer     // the rows [n,D] that predict scored tokens, before and after the final norm
 	// logits [n,v] of each slice of the vocabulary, if they are stored
 	logits      []buffer
 	keepsLogits bool
@@ -163,7 +164,7 @@ type activations struct {
 type spare struct {
 	packed      []*packed
 	activations []*activations
-	stored      int // bytes of StashBytes that open passes use
+	stashBytes  int // bytes of StashBytes that open passes use
 }
 
 func (s *spare) close() {
@@ -175,9 +176,10 @@ func (s *spare) close() {
 	}
 }
 
-// takeActivations returns a set for p that no other pass uses.
-func (l *Learner) takeActivations(p *Pass, keep bool) *activations {
-	a := &activations{xr: l.env.buffer(models.F32), h: l.env.buffer(models.F32)}
+// takeActivations returns a set for p that no other pass uses, with buffers for all layers and slices, and decides
+// how much of p it stores.
+func (l *Learner) takeActivations(p *Pass, forBackward bool) *activations {
+	a := &activations{scoredRows: l.env.buffer(models.F32), normedRows: l.env.buffer(models.F32)}
 	if s := &l.spare; len(s.activations) > 0 {
 		last := len(s.activations) - 1
 		a, s.activations = s.activations[last], s.activations[:last]
@@ -185,79 +187,79 @@ func (l *Learner) takeActivations(p *Pass, keep bool) *activations {
 	for len(a.logits) < len(l.head.slices) {
 		a.logits = append(a.logits, l.env.buffer(models.F32))
 	}
-	for len(a.x) <= l.geometry.Layers {
-		a.x, a.stash = append(a.x, l.env.buffer(models.F32)), append(a.stash, nil)
+	for len(a.stream) <= l.geometry.Layers {
+		a.stream, a.stash = append(a.stream, l.env.buffer(models.F32)), append(a.stash, nil)
 	}
-	a.full, a.keepsLogits = 0, false
-	if keep {
-		a.fill(p)
+	a.fullLayers, a.keepsLogits = 0, false
+	if forBackward {
+		a.chooseStored(p)
 	}
-	if !a.keepsLogits { // an earlier pass may have used them for more layers
+	if !a.keepsLogits { // their memory may be needed for more layers
 		closeAll(a.logits)
 	}
 	return a
 }
 
-// fill lets a store as much of p as the rest of StashBytes has room for: everything of some
+// chooseStored lets a store as much of p as the rest of StashBytes has room for: everything of some
 // layers, then of all layers, then the logits too.
-func (a *activations) fill(p *Pass) {
+func (a *activations) chooseStored(p *Pass) {
 	l := p.learner
-	g, most := l.geometry, l.options.StashBytes-l.spare.stored
-	full, left := g.Full(p.n, most)
-	logits := 4 * p.rows * g.Vocab
-	if a.full = full; full == g.Layers && logits <= left {
+	g, room := l.geometry, l.options.StashBytes-l.spare.stashBytes
+	full, left := g.Full(p.tokens, room) // how many layers fit, and the bytes that they leave
+	logits := 4 * p.scored * g.Vocab
+	if a.fullLayers = full; full == g.Layers && logits <= left {
 		a.keepsLogits, left = true, left-logits
 	}
 	if full > 0 {
-		a.bytes = most - left
-		l.spare.stored += a.bytes
+		a.stashBytes = room - left
+		l.spare.stashBytes += a.stashBytes
 	}
 }
 
-// give returns a set for other passes. Its content stays until the next pass.
-func (s *spare) give(a *activations) {
+// putBack returns a set for other passes. Its content stays until the next pass.
+func (s *spare) putBack(a *activations) {
 	if a != nil {
-		s.stored, a.bytes = s.stored-a.bytes, 0
+		s.stashBytes, a.stashBytes = s.stashBytes-a.stashBytes, 0
 		s.activations = append(s.activations, a)
 	}
 }
 
-// input returns the buffer of layer i's input, or of the last layer's output: a separate
+// streamOf returns the buffer of layer i's input, or of the last layer's output: a separate
 // buffer if the pass is kept, else one of two in turn.
-func (a *activations) input(i int, keep bool) *buffer {
-	if !keep {
+func (a *activations) streamOf(i int, forBackward bool) *buffer {
+	if !forBackward {
 		i %= 2
 	}
-	return &a.x[i]
+	return &a.stream[i]
 }
 
-// stashed returns the buffers of layer i's stash, or where the pass is not kept those of one stash for all
+// stashOf returns the buffers of layer i's stash, or where the pass is not kept those of one stash for all
 // layers. Those of an earlier pass that kept more are freed.
-func (a *activations) stashed(i int, keep bool, ports []models.Port) []buffer {
-	if !keep {
+func (a *activations) stashOf(i int, forBackward bool, ports []models.Port) []buffer {
+	if !forBackward {
 		i = 0
 	}
 	s := a.stash[i]
 	for j := len(s); j < len(ports); j++ {
-		s = append(s, buffer{memory: a.h.memory, dtype: ports[j].DType})
+		s = append(s, buffer{memory: a.normedRows.memory, dtype: ports[j].DType})
 	}
 	closeAll(s[len(ports):])
 	a.stash[i] = s
 	return s[:len(ports)]
 }
 
-// slice returns the buffer of the logits of slice i: its own if the pass is kept.
-func (a *activations) slice(i int, keep bool) *buffer {
-	if !keep {
+// logitsOf returns the buffer of the logits of slice i: its own if the pass is kept.
+func (a *activations) logitsOf(i int, forBackward bool) *buffer {
+	if !forBackward {
 		i = 0
 	}
 	return &a.logits[i]
 }
 
 func (a *activations) close() {
-	closeBuffers(&a.xr, &a.h)
+	closeBuffers(&a.scoredRows, &a.normedRows)
 	closeAll(a.logits)
-	closeAll(a.x)
+	closeAll(a.stream)
 	for _, s := range a.stash {
 		closeAll(s)
 	}

@@ -9,19 +9,16 @@ import (
 	"onering/models"
 )
 
-// LearnerOptions tune the memory and speed of a Learner. They change results by
-// rounding only.
+// LearnerOptions tune the memory and speed of a Learner. They change results by rounding only.
 type LearnerOptions struct {
 	// StashBytes is how many bytes the passes that are kept may store together for their
 	// backward passes: as many layers as fit store everything, and then the head its logits.
 	// Each stores the inputs of its layers in any case. It changes no bits.
 	StashBytes int
-	// HeadRows is how many rows of the vocabulary are multiplied at once; 0
-	// means 8176.
+	// HeadRows is how many rows of the vocabulary are multiplied at once; 0 means 8176.
 	HeadRows int
-	// BlockTokens is the number of queries in a block of attention, about. Shorter rows
-	// are one block, and all rows are if the device has a kernel that stores no scores. 0
-	// means 512.
+	// BlockTokens is the number of queries in a block of attention, about. Shorter rows are one block, and all rows
+	// are if the device has a kernel that stores no scores. 0 means 512.
 	BlockTokens int
 	// EntropyGradient lets Backward take dL/dentropy.
 	EntropyGradient bool
@@ -29,16 +26,13 @@ type LearnerOptions struct {
 	Squares bool
 	// ScoreOnly leaves out everything that only Backward needs, such as the gradients.
 	ScoreOnly bool
-	// Base leaves the ring's adapter out: log-probs are those of the weights alone.
-	// Such a Learner only scores.
+	// Base leaves the ring's adapter out: log-probs are those of the weights alone. Such a Learner only scores.
 	Base bool
-	// Final, if not nil, is called during Backward with the first element of Gradients
-	// from which on this Backward adds nothing more: after the head, after each layer
-	// from the last to the first, and at the end. On a device the work may not be done
-	// yet; a download waits for it.
+	// Final, if not nil, is called during Backward with the first element of Gradients from which on this Backward
+	// adds nothing more: after the head, after each layer from the last to the first, and at the end. On a device the
+	// work may not be done yet; a download waits for it.
 	Final func(first int)
-	// Unshared computes the prefix of each sequence, even if several neighbouring sequences
-	// share it.
+	// Unshared computes the prefix of each sequence, even if several neighbouring sequences share it.
 	Unshared bool
 }
 
@@ -59,7 +53,7 @@ type Learner struct {
 	geometry  models.Geometry
 	options   LearnerOptions
 	gradients *arena // holds Gradients; nil with ScoreOnly
-	whole     bool   // one kernel computes attention without storing scores, so one block has all queries
+	oneBlock  bool   // whether one kernel computes attention without storing scores, so that one block has all queries
 	rows      rowPrograms
 	embedding *Value // as passes read it
 	layers    map[layerForm]*layerSessions
@@ -72,16 +66,16 @@ type Learner struct {
 
 // backward has what only backward passes need.
 type backward struct {
-	dx     [2]buffer // the gradients of a layer's output and input, in turn
-	failed error     // the error of ZeroGradients, which Backward returns
-	final  []int     // the argument of Final after layer i; after the head for i = Layers
+	dx        [2]buffer // the gradients of a layer's output and input, in turn
+	failed    error     // the error of ZeroGradients, which Backward returns
+	finalFrom []int     // the argument of Final after layer i; after the head for i = Layers
 }
 
-// A layerForm has what the Programs of a layer depend on.
+// A layerForm has what the two Programs of a layer depend on.
 type layerForm struct {
-	kind   int  // the first kind of layers that has the Programs
-	blocks int  // number of blocks of queries
-	full   bool // forward stores what backward reads
+	programKind int  // the first kind of layers that has the Programs
+	blocks      int  // number of blocks of queries
+	full        bool // forward stores what backward reads
 }
 
 // layerSessions are the bindings of layers to the two layer Programs of their kind.
@@ -90,7 +84,7 @@ type layerSessions struct {
 	stash             []models.Port // outputs of forward that backward reads
 }
 
-// NewLearner makes an arena for the gradients and loads the Programs.
+// NewLearner moves the ring to e, makes an arena for the gradients and loads the Programs.
 func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	o.HeadRows, o.BlockTokens = cmp.Or(max(0, o.HeadRows), defaultHeadRows), cmp.Or(max(0, o.BlockTokens), defaultBlockTokens)
 	if err := r.moveTo(e); err != nil {
@@ -115,21 +109,22 @@ func (l *Learner) open() (err error) {
 		if l.Gradients, err = models.NewWeights(l.ring.Trained().Layout); err != nil {
 			return err
 		}
-		if l.gradients, err = l.env.holdZeros(l.Gradients, l.env.memory, []piece{{0, len(l.Gradients.Data)}}); err == nil {
+		if l.gradients, err = l.env.newZeroArena(l.Gradients, l.env.memory, []piece{{0, len(l.Gradients.Data)}}); err == nil {
 			err = l.gradients.makeValues()
 		}
 		if err != nil {
 			return err
 		}
-		l.back.final = finals(l)
+		l.back.finalFrom = finalElements(l)
 	}
 	if k := l.env.memory.Kernels; k != nil {
-		attends := func(k models.Kind) bool { return k.Mixer == models.Attention } // only attention matters here
-		forward, _, err := l.arch().Layer(max(0, slices.IndexFunc(l.geometry.Kinds, attends)), false, 1)
+		attends := func(k models.Kind) bool { return k.Mixer == models.Attention } // layers without it have no blocks; the first kind with it decides
+		const full, blocks = false, 1
+		forward, _, err := l.arch().Layer(max(0, slices.IndexFunc(l.geometry.Kinds, attends)), full, blocks)
 		if err != nil {
 			return err
 		}
-		l.whole = k.Whole(forward)
+		l.oneBlock = k.Whole(forward)
 	}
 	if err := l.openRows(); err != nil {
 		return err
@@ -148,8 +143,7 @@ func (l *Learner) arch() models.Architecture {
 	return l.ring.Arch
 }
 
-// trainsWeights reports whether Backward adds to gradients of the weights, not to
-// those of an adapter.
+// trainsWeights reports whether Backward adds to gradients of the weights, not to those of an adapter.
 func (l *Learner) trainsWeights() bool { return !l.options.ScoreOnly && l.ring.Adapter == nil }
 
 // bindWeights binds the weights and, as inputs and outputs with the same memory, the
@@ -167,13 +161,12 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 	})
 }
 
-// sessions returns the layer Programs of a form. It loads them when they are first
-// asked for.
+// sessions returns the layer Programs of a form. It loads them when they are first asked for.
 func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 	if s := l.layers[f]; s != nil {
 		return s, nil
 	}
-	forward, backward, err := l.arch().Layer(f.kind, f.full, f.blocks)
+	forward, backward, err := l.arch().Layer(f.programKind, f.full, f.blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -183,11 +176,11 @@ func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 			s.stash = append(s.stash, p)
 		}
 	}
-	if s.forward, err = l.bindLayers(f.kind, forward); err != nil {
+	if s.forward, err = l.bindLayers(f.programKind, forward); err != nil {
 		return nil, err
 	}
 	if !l.options.ScoreOnly {
-		if s.backward, err = l.bindLayers(f.kind, backward); err != nil {
+		if s.backward, err = l.bindLayers(f.programKind, backward); err != nil {
 			closeSessions(firstOf(s.forward))
 			return nil, err
 		}
@@ -205,14 +198,15 @@ func firstOf(layers []*Binding) *Binding {
 	return layers[i]
 }
 
-// bindLayers loads a layer Program and binds it to the weights of each layer that has it.
-func (l *Learner) bindLayers(kind int, p models.Program) (layers []*Binding, err error) {
+// bindLayers loads a layer Program and binds it to the weights of each layer that has it; layers with other Programs
+// get nil. All bindings are of one session, which the Learner closes.
+func (l *Learner) bindLayers(programKind int, p models.Program) (layers []*Binding, err error) {
 	session, err := l.env.Load(p)
 	if err != nil {
 		return nil, err
 	}
 	for i := range l.geometry.Layers {
-		if l.geometry.Kinds[l.geometry.Kind(i)].Program != kind {
+		if l.geometry.Kinds[l.geometry.Kind(i)].Program != programKind {
 			layers = append(layers, nil)
 			continue
 		}
@@ -229,32 +223,32 @@ func (l *Learner) bindLayers(kind int, p models.Program) (layers []*Binding, err
 	return layers, nil
 }
 
-// finals computes the arguments of Final: the element behind the last tensor that is not
-// done after each layer or the head.
-func finals(l *Learner) (first []int) {
+// finalElements computes the arguments of Final, by the layer after which it is called, or the number of layers after
+// the head: the end of the last tensor whose gradient is not final by then. Backward goes from the head to layer 0.
+func finalElements(l *Learner) (first []int) {
 	first = make([]int, l.geometry.Layers+1)
 	for _, name := range l.Gradients.Layout.Names() {
 		p, _ := l.Gradients.Layout.Find(name)
-		open := len(first) // gradients of this tensor are not final after this layer
+		openFrom := len(first) // after layers from this on, computed earlier, its gradient is not final; none for the final norm and the head
 		if name == l.geometry.Embedding {
-			open = 0
+			openFrom = 0 // final only at the end
 		}
 		for i := range l.geometry.Layers {
 			if strings.HasPrefix(strings.TrimPrefix(name, models.AdapterPrefix), l.arch().LayerPrefix(i)) {
-				open = i + 1
+				openFrom = i + 1
 			}
 		}
-		for i := open; i < len(first); i++ {
+		for i := openFrom; i < len(first); i++ {
 			first[i] = max(first[i], p.Offset+p.Size)
 		}
 	}
 	return first
 }
 
-// final reports to Final that layer i is done, or the head if i is the number of layers.
-func (l *Learner) final(i int) {
+// reportFinal reports to Final that layer i is done, or the head if i is the number of layers.
+func (l *Learner) reportFinal(i int) {
 	if l.options.Final != nil {
-		l.options.Final(l.back.final[i])
+		l.options.Final(l.back.finalFrom[i])
 	}
 }
 
@@ -268,13 +262,13 @@ func (l *Learner) Release() {
 		return
 	}
 	l.spare.close()
-	l.spare = spare{stored: l.spare.stored}
+	l.spare = spare{stashBytes: l.spare.stashBytes}
 }
 
 // Close frees the sessions, the buffers and the gradients.
 func (l *Learner) Close() {
 	for _, s := range l.layers {
-		closeSessions(firstOf(s.forward), firstOf(s.backward))
+		closeSessions(firstOf(s.forward), firstOf(s.backward)) // all of forward are of one session, and so of backward
 	}
 	if l.norm != nil {
 		l.norm.close()

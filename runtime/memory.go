@@ -41,9 +41,9 @@ type memory struct {
 	asyncOptions *C.OrtRunOptions // options of runs that return before they are complete; nil if none does
 	// borrowed describes the host's memory that unfinished runs hold; nil if none does.
 	borrowed *C.OrtMemoryInfo
-	// elementwise is how many elements an element-wise Program, such as the optimizer's,
+	// elementsAtOnce is how many elements an element-wise Program, such as the optimizer's,
 	// should process in one run.
-	elementwise int
+	elementsAtOnce int
 
 	lost        atomic.Pointer[error] // the error that Check returns from then on
 	up, down    atomic.Int64          // bytes that crossed
@@ -60,8 +60,7 @@ type allocation struct {
 
 func (m *memory) String() string { return m.name }
 
-// gpu reports whether the provider has its own kernels, which may be compiled anew for
-// each size.
+// gpu reports whether the provider has its own kernels, which may be compiled anew for each size.
 func (m *memory) gpu() bool { return m.Execution != "" }
 
 // openMemory returns the memory of a device.
@@ -81,10 +80,12 @@ func openMemory(o Options, d device) (*memory, error) {
 }
 
 func newMemory(name string, b Backend) *memory {
-	return &memory{Backend: b, name: name, info: host.info, elementwise: elementwiseOnDevice}
+	return &memory{Backend: b, name: name, info: host.info, elementsAtOnce: elementwiseOnDevice}
 }
 
-// open makes what sessions on the device need from ONNX Runtime.
+// open makes what sessions on a GPU need from ONNX Runtime: descriptions of its memory, options of runs that do not
+// wait, and once for all sessions an allocator that they share. Without the last they work, too, so Notice is
+// told.
 func (m *memory) open(o Options) (err error) {
 	if !m.gpu() {
 		return nil
@@ -101,12 +102,12 @@ func (m *memory) open(o Options) (err error) {
 		return fmt.Errorf("runtime: run options: %w", err)
 	}
 	// Sessions share one allocator, as on the CPU; see shareArena.
-	if !process.has[m.name] {
+	if !process.allocators[m.name] {
 		execution, kind := C.CString(m.Execution), C.CString(m.Kind)
 		defer C.free(unsafe.Pointer(execution))
 		defer C.free(unsafe.Pointer(kind))
 		if err := check(C.onering_share(process.env, execution, kind, C.int(m.ID))); err == nil {
-			process.has[m.name] = true
+			process.allocators[m.name] = true
 		} else if o.Notice != nil {
 			o.Notice(fmt.Sprintf("on %s each session keeps memory of its own: %v", m, err))
 		}
@@ -114,8 +115,7 @@ func (m *memory) open(o Options) (err error) {
 	return nil
 }
 
-// provide adds the provider to the options of a session; on the host, our operators where the
-// Program has some.
+// provide adds the provider to the options of a session; on the host, our operators where the Program has some.
 func (m *memory) provide(o *C.OrtSessionOptions, p models.Program) error {
 	if m.Append == nil || m == host && !kernels.In(p) {
 		return nil
@@ -164,9 +164,8 @@ func (m *memory) try(doing string, f func() error) error {
 	return m.Check(err)
 }
 
-// Count adds the bytes of one copy from the host or to the host to the counts of Crossed.
-// Upload and Download count theirs; the caller counts those of the host's values that
-// sessions read and write. Nothing crosses on the host.
+// Count adds the bytes of one copy from the host or to the host to the counts of Crossed. Upload and Download count
+// theirs; the caller counts those of the host's values that sessions read and write. Nothing crosses on the host.
 func (m *memory) Count(up, down int) {
 	if m.IsHost() {
 		return
@@ -208,9 +207,8 @@ func (m *memory) upTo(at unsafe.Pointer) int {
 	return sort.Search(len(m.allocations), func(i int) bool { return uintptr(m.allocations[i].at) > uintptr(at) })
 }
 
-// Free takes a result of Alloc, after the caller has waited for the last run that uses it,
-// or ordered the call behind that run. It panics if no allocation begins at the address,
-// unless Close has freed all.
+// Free takes a result of Alloc, after the caller has waited for the last run that uses it, or ordered the call behind
+// that run. It panics if no allocation begins at the address, unless Close has freed all.
 func (m *memory) Free(at unsafe.Pointer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -259,8 +257,8 @@ func (m *memory) Within(at unsafe.Pointer, bytes int) error {
 	return fmt.Errorf("%s: nothing is allocated at %#x", m, uintptr(at))
 }
 
-// within calls f if bytes lie in one allocation; it does nothing for none.
-func (m *memory) within(doing string, at unsafe.Pointer, bytes int, f func() error) error {
+// tryWithin is try if bytes lie in one allocation; it does nothing for none.
+func (m *memory) tryWithin(doing string, at unsafe.Pointer, bytes int, f func() error) error {
 	if bytes == 0 {
 		return m.Check(nil)
 	}
@@ -276,7 +274,7 @@ func (m *memory) Upload(to, from unsafe.Pointer, bytes int) error {
 	if m.IsHost() && to == from {
 		return nil
 	}
-	return m.within("copying to it", to, bytes, func() error {
+	return m.tryWithin("copying to it", to, bytes, func() error {
 		m.Count(bytes, 0)
 		return m.Driver.Write(to, unsafe.Slice((*byte)(from), bytes))
 	})
@@ -288,47 +286,47 @@ func (m *memory) Download(to, from unsafe.Pointer, bytes int) error {
 	if m.IsHost() && to == from {
 		return nil
 	}
-	return m.within("copying from it", from, bytes, func() error {
+	return m.tryWithin("copying from it", from, bytes, func() error {
 		m.Count(0, bytes)
 		return m.Driver.Read(unsafe.Slice((*byte)(to), bytes), from)
 	})
 }
 
 func (m *memory) Zero(at unsafe.Pointer, bytes int) error {
-	return m.within("clearing its memory", at, bytes, func() error { return m.Driver.Zero(at, bytes) })
+	return m.tryWithin("clearing its memory", at, bytes, func() error { return m.Driver.Zero(at, bytes) })
 }
 
-// CopyRuns copies runs from each address to the address of the same number.
+// CopyRuns copies runs from each address to the address of the same number, by one call of the Driver, after a check
+// that the allocations have them all. It leaves out empty runs.
 func (m *memory) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
-	var some []Runs
-	written, read := 0, 0 // ends of the ranges
+	var nonEmpty []Runs
+	endOfWrites, endOfReads := 0, 0 // ends of the ranges
 	for _, r := range runs {
 		if r.Width == 0 || r.Count == 0 {
 			continue
 		}
 		if r.Count == 1 {
-			r.Stride, r.FromStride = r.Width, r.Width // a single run does not need this
+			r.Stride, r.FromStride = r.Width, r.Width // unused, but a Driver wants at least the width
 		}
-		some = append(some, r)
-		written, read = max(written, r.To+(r.Count-1)*r.Stride+r.Width), max(read, r.From+(r.Count-1)*r.FromStride+r.Width)
+		nonEmpty = append(nonEmpty, r)
+		endOfWrites, endOfReads = max(endOfWrites, r.To+(r.Count-1)*r.Stride+r.Width), max(endOfReads, r.From+(r.Count-1)*r.FromStride+r.Width)
 	}
 	for i := range to {
-		if err := errors.Join(m.Within(to[i], written), m.Within(from[i], read)); err != nil {
+		if err := errors.Join(m.Within(to[i], endOfWrites), m.Within(from[i], endOfReads)); err != nil {
 			return err
 		}
 	}
-	if len(some) == 0 {
+	if len(nonEmpty) == 0 {
 		return nil
 	}
-	return m.try("copying within it", func() error { return m.Driver.CopyRuns(to, from, some) })
+	return m.try("copying within it", func() error { return m.Driver.CopyRuns(to, from, nonEmpty) })
 }
 
 // Wait returns when everything before it is complete.
 func (m *memory) Wait() error { return m.try("computing", m.Driver.Wait) }
 
-// startThread starts the thread of all runs. Go's code moves between threads of the system,
-// and the providers of devices keep state by thread: CUDA's has cuBLAS handles and cuDNN's
-// compiled kernels for each thread.
+// startThread starts the thread of all runs. Go's code moves between threads of the system, and the providers of
+// devices keep state by thread: CUDA's has cuBLAS handles and cuDNN's compiled kernels for each thread.
 func startThread() chan func() {
 	work := make(chan func())
 	go func() {
@@ -357,10 +355,10 @@ func newBytes(n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
 }
 
-// mirror returns bytes of the host that stand for those at an address. In the host's
-// memory they are the same bytes. Otherwise upload and download copy them, and spare is
-// used if it is large enough.
-func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
+// hostBytes returns bytes of the host that stand for those at an address. In the host's
+// memory they are the same bytes. Otherwise the caller copies between the two by Upload and Download; they are
+// spare's, which may be nil, if it is large enough, else new ones.
+func hostBytes(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 	switch {
 	case m.IsHost():
 		return unsafe.Slice((*byte)(at), bytes)
@@ -372,13 +370,12 @@ func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 
 // host is the host's memory, which all Envs on the CPU share.
 var host = &memory{Backend: Backend{Driver: Heap{}, InOrder: true, Cleared: true, Kernels: processor, Append: processor.AddTo},
-	name: "cpu", elementwise: elementwiseOnHost}
+	name: "cpu", elementsAtOnce: elementwiseOnHost}
 
 // processor has the operators of our own that the host computes.
 var processor = hostkernels.Device()
 
-// A Heap is the Driver of Go's heap, where sessions on the CPU read and write. Its garbage
-// collector frees.
+// A Heap is the Driver of Go's heap, where sessions on the CPU read and write. Its garbage collector frees.
 type Heap struct{}
 
 func (Heap) Alloc(bytes int) (unsafe.Pointer, error) {
@@ -399,8 +396,7 @@ func (Heap) Read(to []byte, from unsafe.Pointer) error {
 	return nil
 }
 
-// Zero clears gradients with several threads: in the first call, the system provides each
-// page as it is written.
+// Zero clears gradients with several threads: in the first call, the system provides each page as it is written.
 func (Heap) Zero(at unsafe.Pointer, bytes int) error {
 	const part = 16 << 20
 	all := unsafe.Slice((*byte)(at), bytes)
@@ -420,7 +416,7 @@ func (Heap) CopyRuns(to, from []unsafe.Pointer, runs []Runs) error {
 	return nil
 }
 
-// Values of memory.elementwise.
+// Values of memory.elementsAtOnce.
 const (
 	// elementwiseOnHost is so small that an operator finds the results of the previous
 	// operator in the processor's cache.

@@ -58,12 +58,12 @@ func Full(e *Env, allocations int) (empty func()) {
 func Unordered(e *Env) { e.memory.InOrder = false }
 
 // Slices returns how many slices GradNorm sums.
-func (o *Optimizer) Slices() int { return len(o.ring.shares.owner) }
+func (o *Optimizer) Slices() int { return len(o.ring.division.owner) }
 
 // Packed returns how many rows of how many places attention sees in the pass, in
 // how many blocks, and how many response tokens there are.
 func (p *Pass) Packed() (batch, longest, blocks, rows int) {
-	return int(p.packed.rows.value.shape[0]), p.longest, p.blocks, p.rows
+	return int(p.packed.tokenAt.value.shape[0]), p.rowLength, p.queryBlocks, p.scored
 }
 
 // Passes returns how many slices of the vocabulary the head has.

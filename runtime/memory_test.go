@@ -94,11 +94,11 @@ func TestMirrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := mirror(m, at, 64, nil)
+		first := hostBytes(m, at, 64, nil)
 		if same := unsafe.Pointer(&first[0]) == at; same != m.IsHost() {
 			t.Errorf("%s: the host's side is the address: %t", m, same)
 		}
-		if second := mirror(m, at, 32, first); &second[0] != &first[0] || len(second) != 32 {
+		if second := hostBytes(m, at, 32, first); &second[0] != &first[0] || len(second) != 32 {
 			t.Errorf("%s: a smaller part has other memory", m)
 		}
 		m.Free(at)
@@ -117,7 +117,7 @@ func TestBuffersReuse(t *testing.T) {
 	}
 	shape := []int64{4, 8}
 	if n := testing.AllocsPerRun(10, func() {
-		if again, err := b.of(shape...); err != nil || again != v {
+		if again, err := b.resize(shape...); err != nil || again != v {
 			t.Errorf("%v, %v", again, err)
 		}
 		elements[float32](&b)

@@ -13,26 +13,24 @@ import (
 	"onering/runtime/internal/tiles"
 )
 
-// An Optimizer holds an optimizer's state and updates a Ring's weights in place. It
-// divides norms and updates by the Ring's LossScale, by which the gradients are
-// multiplied.
+// An Optimizer holds an optimizer's state and updates a Ring's weights in place. It divides norms and updates by the
+// Ring's LossScale, by which the gradients are multiplied.
 type Optimizer struct {
-	// State is the optimizer's state for each parameter, such as moments, by name in
-	// checkpoints.
+	// State is the optimizer's state for each parameter, such as moments, by name in checkpoints.
 	State map[string]*models.Weights
 	// Updates counts the updates so far.
 	Updates int
 
-	env       *Env
-	ring      *Ring
-	gradients *models.Weights
-	rule      models.Optimizer
-	norm      norm
-	updates   []*update
-	parts     []part
-	scalars   buffer // the rule's numbers, in the order of their names
-	joined    buffer // a tensor that the ring has in halves, while a session updates it
-	staging   staging
+	env          *Env
+	ring         *Ring
+	gradients    *models.Weights
+	rule         models.Optimizer
+	norm         norm
+	updates      []*update
+	parts        []part
+	scalars      buffer // the rule's numbers, in the order of their names
+	joinedHalves buffer // the float32 of a part that the ring has in halves, while a session updates it
+	staging      staging
 }
 
 // A part is a tensor or a range of elements that one run updates: weights, gradients, state
@@ -49,7 +47,7 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	}
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
-		State: make(map[string]*models.Weights), scalars: e.buffer(models.F32), joined: e.buffer(models.F32), staging: staging{memory: e.memory},
+		State: make(map[string]*models.Weights), scalars: e.buffer(models.F32), joinedHalves: e.buffer(models.F32), staging: staging{memory: e.memory},
 	}
 	if err := o.open(); err != nil {
 		o.Close()
@@ -58,10 +56,9 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	return o, nil
 }
 
-// open makes the state, cuts the arenas into parts, loads the Programs and allocates all
-// memory of updates.
+// open makes the state, cuts the arenas into parts, loads the Programs and allocates all memory of updates.
 func (o *Optimizer) open() error {
-	if o.ring.shares.parts > 1 && o.rule.ByTensor() {
+	if o.ring.division.parts > 1 && o.rule.ByTensor() {
 		return errors.New("runtime: this optimizer updates whole tensors, so it cannot be kept in parts")
 	}
 	in := o.env.memory
@@ -74,7 +71,7 @@ func (o *Optimizer) open() error {
 			return err
 		}
 		o.State[x.Name] = w
-		if _, err = o.env.holdZeros(w, in, o.ring.shares.ownPieces()); err != nil {
+		if _, err = o.env.newZeroArena(w, in, o.ring.division.ownPieces()); err != nil {
 			return err
 		}
 	}
@@ -92,25 +89,25 @@ func (o *Optimizer) open() error {
 	return o.reserve()
 }
 
-// reserve allocates all memory for updates: running out in the middle of an update would
-// leave weights that belong to no step.
+// reserve allocates all memory for updates, on the device and for the halves: running out in the middle of an update
+// would leave weights that belong to no step.
 func (o *Optimizer) reserve() error {
-	o.staging.open(o.env, o.keptOnHost())
+	o.staging.open(o.env, o.hostRanges())
 	for _, p := range o.parts {
 		for i := range o.staging.slots {
-			if _, err := o.staging.at(i, p); err != nil {
+			if _, err := o.staging.onDevice(i, p); err != nil {
 				return err
 			}
 		}
 	}
-	if err := o.joined.allocate(o.joinedElements()); err != nil {
+	if err := o.joinedHalves.allocate(o.joinedElements()); err != nil {
 		return err
 	}
-	return o.scalars.allocate(len(o.rule.Scalars(1, 0)) + 1) // full size, so that a copy takes the whole buffer
+	const anyStep, anyRate = 1, 0
+	return o.scalars.allocate(len(o.rule.Scalars(anyStep, anyRate)) + 1) // and ports.Clip: of full size, so that a copy takes the whole buffer
 }
 
-// joinedElements returns how many elements the largest part has whose halves are put together
-// for a session.
+// joinedElements returns how many elements the largest part has whose halves are put together for a session.
 func (o *Optimizer) joinedElements() (n int) {
 	for _, p := range o.parts {
 		if h := p.halves(); h != nil && p.update.code == nil {
@@ -124,37 +121,38 @@ func (o *Optimizer) joinedElements() (n int) {
 // as a whole, so blocks that are nearer are locked together.
 const lockedPage = 1 << 14
 
-// keptOnHost returns the ranges of the host's memory that updates read and write beside a
-// device.
-func (o *Optimizer) keptOnHost() (kept [][]byte) {
+// hostRanges returns the ranges of the host's memory that updates on a device read and write: what blocks of the
+// trained weights and of the state lie on the host. Blocks of one array that are less than a page apart are one
+// range.
+func (o *Optimizer) hostRanges() (ranges [][]byte) {
 	weights := []*models.Weights{o.ring.Trained()}
 	for _, w := range o.State {
 		weights = append(weights, w)
 	}
 	for _, w := range weights {
-		var x piece
-		keep := func() {
+		var x piece // the range so far
+		flush := func() {
 			if x.size() > 0 {
-				kept = append(kept, models.Bytes(w.Data[x.from:x.to]))
+				ranges = append(ranges, models.Bytes(w.Data[x.from:x.to]))
 			}
 		}
 		for _, b := range o.env.arenaOf(w).blocks {
 			switch {
-			case b.memory == o.env.memory:
+			case b.memory == o.env.memory: // the device's own
 			case x.size() > 0 && b.from < x.to+lockedPage:
 				x.to = b.to
 			default:
-				keep()
+				flush()
 				x = b.piece
 			}
 		}
-		keep()
+		flush()
 	}
-	return kept
+	return ranges
 }
 
 // addParts cuts what this Optimizer owns into parts: whole tensors, or ranges of elements
-// that lie together. Those that the host keeps a part of are small enough to be staged.
+// that lie together. Those of which the host has moments or weights are small enough to be staged.
 func (o *Optimizer) addParts() error {
 	weights, l := o.ring.trained(), o.ring.Trained().Layout
 	if o.rule.ByTensor() {
@@ -166,16 +164,16 @@ func (o *Optimizer) addParts() error {
 		}
 		return nil
 	}
-	s := &o.ring.shares
+	s := &o.ring.division
 	for i, first := range s.bounds[:len(s.bounds)-1] {
 		if !s.owns(i) {
 			continue
 		}
 		for _, b := range weights.blocks {
-			x := b.and(piece{first, s.bounds[i+1]})
+			x := b.intersect(piece{first, s.bounds[i+1]})
 			size := x.size()
 			if o.ring.Offload.hasMoments() && !o.env.memory.IsHost() || b.memory != o.env.memory {
-				size = stagedAtOnce
+				size = stagedAtOnce // the host has the moments or the weights
 			}
 			for ; x.from < x.to; x.from += size {
 				if err := o.addPart(piece{x.from, min(x.from+size, x.to)}, nil); err != nil {
@@ -187,18 +185,18 @@ func (o *Optimizer) addParts() error {
 	return nil
 }
 
-// addPart adds elements as a part; shape is that of the optimizer's Program, nil for any
-// range.
+// addPart adds elements as a part: the Values of the weights, their rounded copy if there is one, gradients and state
+// by port, and the update of their shape, which is nil if the optimizer takes any range.
 func (o *Optimizer) addPart(x piece, shape []int) error {
-	weights, copied := o.ring.trained(), models.F32
-	if weights.copy.and(x) == x {
-		copied = weights.copy.dtype
+	weights, copyType := o.ring.trained(), models.F32
+	if weights.roundedCopy.intersect(x) == x {
+		copyType = weights.roundedCopy.dtype
 	}
-	from, err := weights.of(x)
+	from, err := weights.blockOf(x)
 	if err != nil {
 		return err
 	}
-	program := copied
+	program := copyType
 	if from.dtype != models.F32 {
 		program = models.F32 // the halves are put together for it
 	}
@@ -212,8 +210,8 @@ func (o *Optimizer) addPart(x piece, shape []int) error {
 	}
 	p := part{u, make(map[string]*Value)}
 	o.parts = append(o.parts, p) // from here on Close frees it
-	if copied != models.F32 {
-		if p.values[ports.Copy], err = weights.copy.view(x.from, dims...); err != nil {
+	if copyType != models.F32 {
+		if p.values[ports.Copy], err = weights.roundedCopy.view(x.from, dims...); err != nil {
 			return err
 		}
 	}
@@ -229,31 +227,32 @@ func (o *Optimizer) addPart(x piece, shape []int) error {
 	return nil
 }
 
-// updateOf returns the update for parts of a shape and with a 16-bit copy of a type.
-func (o *Optimizer) updateOf(shape []int, copy models.DType) (*update, error) {
+// updateOf returns the update for parts of a shape whose Program writes a 16-bit copy of a type, none if that is F32.
+func (o *Optimizer) updateOf(shape []int, copyType models.DType) (*update, error) {
 	for _, u := range o.updates {
-		if u.copy == copy && slices.Equal(u.shape, shape) {
+		if u.copyType == copyType && slices.Equal(u.shape, shape) {
 			return u, nil
 		}
 	}
-	p, err := o.rule.Program(shape, copy)
+	p, err := o.rule.Program(shape, copyType)
 	if err != nil {
 		return nil, err
 	}
-	u := &update{program: p, shape: shape, copy: copy}
+	u := &update{program: p, shape: shape, copyType: copyType}
 	o.updates = append(o.updates, u)
 	return u, nil
 }
 
-// Update updates the weights with the gradients multiplied by clip. The gradients do
-// not change. After an error some weights may be updated and others not.
+// Update updates the weights with the gradients multiplied by clip. The gradients do not change. After an error some
+// weights may be updated and others not. Parts with code run on several threads of the CPU, the others one by one, by
+// a session or by the device's kernel.
 func (o *Optimizer) Update(rate, clip float64) error {
 	scalars := o.rule.Scalars(o.Updates+1, rate)
 	scalars[ports.Clip] = clip / o.ring.lossScale()
-	if err := o.give(scalars); err != nil {
+	if err := o.uploadScalars(scalars); err != nil {
 		return err
 	}
-	var tiled, others []part
+	var tiled, others []part // updated by code, and by sessions or a kernel
 	for _, p := range o.parts {
 		if p.update.code != nil {
 			tiled = append(tiled, p)
@@ -266,7 +265,7 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	err := o.staging.each(others, func(p part) error {
+	err := o.staging.eachPart(others, func(p part) error {
 		if p.update.binding == nil {
 			return o.runKernel(p, scalars)
 		}
@@ -279,8 +278,9 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	return nil
 }
 
-// give passes the scalars to the runs.
-func (o *Optimizer) give(scalars map[string]float64) error {
+// uploadScalars passes the scalars to sessions, in the order of their names. It returns an error if an update by a
+// session or a kernel does not read exactly these.
+func (o *Optimizer) uploadScalars(scalars map[string]float64) error {
 	names := slices.Sorted(maps.Keys(scalars))
 	for _, u := range o.updates {
 		if reads := scalarsOf(u.program); u.code == nil && !slices.Equal(reads, names) {
@@ -297,18 +297,18 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 	return o.scalars.push()
 }
 
-// run updates a part that is on the device, by a session.
+// run updates a part that is on the device, by a session. Weights in halves are float32 meanwhile.
 func (o *Optimizer) run(p part) error {
 	if h := p.halves(); h != nil {
-		whole, v, err := sized[float32](&o.joined, p.values[ports.Param].shape...)
+		joined, v, err := sized[float32](&o.joinedHalves, p.values[ports.Param].shape...)
 		if err != nil {
 			return err
 		}
-		h.Join(whole)
-		defer h.Split(whole)
+		h.Join(joined)
+		defer h.Split(joined)
 		p.values = maps.Clone(p.values)
 		p.values[ports.Param] = v
-		delete(p.values, ports.Copy)
+		delete(p.values, ports.Copy) // Split rounds it
 	}
 	b := p.update.binding.begin()
 	b.in(portScalars, o.scalars.value, nil)
@@ -332,7 +332,7 @@ func (o *Optimizer) runKernel(p part, scalars map[string]float64) error {
 	for port, v := range p.values {
 		at[port] = v.data
 	}
-	return o.env.memory.Kernels.Update(p.values[ports.Param].bytes/models.F32.Size(), at, p.update.copy == models.F16, scalars)
+	return o.env.memory.Kernels.Update(p.values[ports.Param].bytes/models.F32.Size(), at, p.update.copyType == models.F16, scalars)
 }
 
 // halves returns the halves of the weights of a part; nil if it has them in float32.
@@ -349,10 +349,10 @@ func (p part) halves() *tiles.Halves {
 // they stay in the cache of a core, and enough that the calls of C take no time.
 const joinedAtOnce = 1 << 14
 
-// joinedParts has the memory for as many, of each thread.
-var joinedParts = sync.Pool{New: func() any { return make([]float32, joinedAtOnce) }}
+// joinedTiles has the memory for as many, of each thread.
+var joinedTiles = sync.Pool{New: func() any { return make([]float32, joinedAtOnce) }}
 
-// runTiles updates a part on the CPU by the Program's code.
+// runTiles updates a part on the CPU by the Program's code, and then its rounded copy, if there is one.
 func (p part) runTiles(scalars map[string]float64) error {
 	code := p.update.code
 	arrays, numbers := make([][]float32, len(code.Inputs)), make([]float32, len(code.Scalars))
@@ -374,52 +374,53 @@ func (p part) runTiles(scalars map[string]float64) error {
 	}
 	err := code.Run(arrays, numbers)
 	if v := p.values[ports.Copy]; v != nil && err == nil {
-		models.Encode(unsafe.Slice((*byte)(v.data), v.bytes), valuesOf[float32](p.values[ports.Param]), p.update.copy)
+		models.Encode(unsafe.Slice((*byte)(v.data), v.bytes), valuesOf[float32](p.values[ports.Param]), p.update.copyType)
 	}
 	return err
 }
 
-// runHalves runs the code on arrays of which number i is in halves, in the order of elements.
-func runHalves(code *tiles.Code, h tiles.Halves, i int, arrays [][]float32, numbers []float32) error {
-	whole, some := joinedParts.Get().([]float32), make([][]float32, len(arrays))
-	defer joinedParts.Put(whole)
-	for from := 0; from < len(h.Low); from += len(whole) {
-		to := min(from+len(whole), len(h.Low))
+// runHalves runs the code on arrays, in place of whose number i it takes the numbers in halves: joinedAtOnce elements
+// at a time, it joins them, runs the code, and splits the results.
+func runHalves(code *tiles.Code, h tiles.Halves, i int, arrays [][]float32, scalars []float32) error {
+	joined, tile := joinedTiles.Get().([]float32), make([][]float32, len(arrays))
+	defer joinedTiles.Put(joined)
+	for from := 0; from < len(h.Low); from += len(joined) {
+		to := min(from+len(joined), len(h.Low))
 		for k, a := range arrays {
 			if k == i {
-				some[k] = whole[:to-from]
+				tile[k] = joined[:to-from]
 			} else {
-				some[k] = a[from:to]
+				tile[k] = a[from:to]
 			}
 		}
-		part := tiles.Halves{High: h.High[from:to], Low: h.Low[from:to]}
-		part.Join(some[i])
-		if err := code.Run(some, numbers); err != nil {
+		halves := tiles.Halves{High: h.High[from:to], Low: h.Low[from:to]}
+		halves.Join(tile[i])
+		if err := code.Run(tile, scalars); err != nil {
 			return err
 		}
-		part.Split(some[i])
+		halves.Split(tile[i])
 	}
 	return nil
 }
 
-// An update is a Program that updates parts: in runs of sessions or, on the CPU if every
-// operator is element-wise, by code with bit-identical results, or by a kernel of the
-// device. Code reads and writes weights, gradients and moments once, 28 bytes for each
-// parameter with AdamW.
+// An update is a Program that updates parts: in runs of sessions or, on the CPU if every operator is element-wise, by
+// code with bit-identical results, or by a kernel of the device. Code reads and writes weights, gradients and moments
+// once, 28 bytes for each parameter with AdamW.
 type update struct {
-	program models.Program
-	shape   []int        // the Program's shape; nil for any range
-	copy    models.DType // type of the 16-bit copy, or F32
-	binding *Binding     // nil if code or the device's kernel updates the parts
-	code    *tiles.Code
+	program  models.Program
+	shape    []int        // the Program's shape; nil for any range
+	copyType models.DType // type of the 16-bit copy, or F32
+	binding  *Binding     // nil if code or the device's kernel updates the parts
+	code     *tiles.Code
 }
 
-// load makes the code or the session of an update.
+// load makes the code of an update, on the CPU if all its operators are element-wise, or else the session or nothing
+// where the device has a kernel.
 func (o *Optimizer) load(u *update) (err error) {
 	if o.env.memory.IsHost() {
 		// ONNX Runtime runs Programs that are not element-wise. A copy is rounded afterwards.
 		p := u.program
-		if u.copy != models.F32 {
+		if u.copyType != models.F32 {
 			if p, err = o.rule.Program(u.shape, models.F32); err != nil {
 				return err
 			}
@@ -449,7 +450,7 @@ func (o *Optimizer) Close() {
 	for _, p := range o.parts {
 		closeValues(slices.Collect(maps.Values(p.values))...)
 	}
-	closeBuffers(&o.scalars, &o.joined)
+	closeBuffers(&o.scalars, &o.joinedHalves)
 	o.staging.close()
 	for _, w := range o.State {
 		o.env.arenaOf(w).close()

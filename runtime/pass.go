@@ -11,9 +11,8 @@ import (
 type Sequence struct {
 	Tokens []int32
 	Scored []Span // in order, without overlap; the first token of all cannot be scored
-	// Kept has for each scored token the ids, in ascending order, of a set that it was drawn
-	// from: its distribution is the one over this set. An empty set is the whole vocabulary,
-	// and so are all if Kept is nil.
+	// Kept has for each scored token the ids, in ascending order, of a set that it was drawn from: its distribution
+	// is the one over this set. An empty set is the whole vocabulary, and so are all if Kept is nil.
 	Kept [][]int32
 }
 
@@ -37,8 +36,7 @@ func (s Sequence) Count() (n int) {
 	return n
 }
 
-// Prefix returns the tokens before the first one that is scored. Sequences with the same
-// prefix can share it.
+// Prefix returns the tokens before the first one that is scored. Sequences with the same prefix can share it.
 func (s Sequence) Prefix() []int32 {
 	if len(s.Scored) == 0 {
 		return s.Tokens
@@ -46,17 +44,16 @@ func (s Sequence) Prefix() []int32 {
 	return s.Tokens[:s.Scored[0].From]
 }
 
-// fed returns how many tokens pass through the layers: all before the last one that is
-// scored.
-func (s Sequence) fed() int {
+// tokensFed returns how many tokens pass through the layers: all before the last one that is scored.
+func (s Sequence) tokensFed() int {
 	if len(s.Scored) == 0 {
 		return 0
 	}
 	return s.Scored[len(s.Scored)-1].To - 1
 }
 
-// Check returns an error if the spans are out of order or beyond the tokens, or if a scored
-// token is not in its set.
+// Check returns an error if the spans are out of order or beyond the tokens, or if Kept is not nil and has not one
+// sorted set for each scored token, empty or with that token.
 func (s Sequence) Check() error {
 	from := 1
 	for _, x := range s.Scored {
@@ -83,55 +80,53 @@ func (s Sequence) Check() error {
 	return nil
 }
 
-// A Pass is a micro-batch of sequences, their log-probs, and the values that the backward
-// pass needs.
+// A Pass is a micro-batch of sequences, their log-probs, and the values that the backward pass needs.
 type Pass struct {
-	// LogProb and Entropy hold, for each scored token of each sequence, its log-prob
-	// and the entropy in nats of the distribution that it was drawn from, at the
-	// temperature of the pass.
+	// LogProb and Entropy hold, for each scored token of each sequence, its log-prob and the entropy in nats of the
+	// distribution that it was drawn from, at the temperature of the pass.
 	LogProb, Entropy [][]float32
 	// SumSquares are the sums of the squared probabilities of these distributions; nil
 	// without the option Squares, and for a pass that is kept.
 	SumSquares [][]float32
 
-	sequences   []Sequence
-	kept        bool // a token was drawn from a set of ids
-	temperature float64
-	learner     *Learner
-	packed      *packed
-	activations *activations // nil if the pass is not kept
-	placed      []placement  // the packed places of each sequence's tokens
-	n, rows     int          // number of packed tokens; of scored tokens
-	shared      int          // number of tokens that several sequences share; they are packed first
-	copies      int          // the largest number of sequences that share a token
-	longest     int          // T, the number of places in a row of attention
-	blocks      int          // how many blocks of queries attention is computed in
+	sequences      []Sequence
+	restricted     bool // whether a token was drawn from a set of ids; see Sequence.Kept
+	temperature    float64
+	learner        *Learner
+	packed         *packed
+	activations    *activations // nil if the pass is not kept
+	placements     []placement  // the packed places of each sequence's tokens
+	tokens, scored int          // number of packed tokens; of scored tokens
+	sharedTokens   int          // number of packed tokens that several sequences share; they come first
+	mostCopies     int          // the largest number of sequences that share a token
+	rowLength      int          // T, the number of places in a row of attention
+	queryBlocks    int          // how many blocks of queries attention is computed in
 }
 
-// Forward computes the log-probs of the sequences' scored tokens at a temperature.
-// Neighbouring sequences with the same prefix share one copy of it. With keep the pass
-// stores the values that Backward needs; otherwise Backward computes the layers again.
-// The caller must Release the pass.
-func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) (*Pass, error) {
+// Forward computes the log-probs of the sequences' scored tokens at a temperature. Neighbouring sequences with the
+// same prefix share one copy of it. With forBackward the pass is kept: it stores the values that Backward needs;
+// otherwise Backward computes the layers again. The caller must Release the pass.
+func (l *Learner) Forward(sequences []Sequence, temperature float64, forBackward bool) (*Pass, error) {
 	if !(temperature > 0) {
 		return nil, fmt.Errorf("runtime: temperature %g is not above 0", temperature)
 	}
 	p := &Pass{learner: l, sequences: sequences, temperature: temperature}
-	if l.options.Squares && !keep {
+	if l.options.Squares && !forBackward {
 		p.SumSquares = make([][]float32, len(sequences))
 	}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
 	p.packed = l.takePacked()
-	if err := p.forward(keep); err != nil {
+	if err := p.forward(forBackward); err != nil {
 		p.Release()
 		return nil, err
 	}
 	return p, nil
 }
 
-// check returns an error if the model cannot compute a sequence, and counts tokens.
+// check returns an error if the model cannot compute a sequence. It makes the slices of the results, and decides where
+// each token is packed.
 func (p *Pass) check() error {
 	g := p.learner.geometry
 	for i, s := range p.sequences {
@@ -156,40 +151,40 @@ func (p *Pass) check() error {
 		if p.SumSquares != nil {
 			p.SumSquares[i] = make([]float32, n)
 		}
-		p.kept = p.kept || slices.ContainsFunc(s.Kept, func(set []int32) bool { return len(set) > 0 })
-		p.rows += n
+		p.restricted = p.restricted || slices.ContainsFunc(s.Kept, func(set []int32) bool { return len(set) > 0 })
+		p.scored += n
 	}
-	p.placed, p.n, p.shared, p.copies = place(p.sequences, p.learner.options.Unshared)
+	p.placements, p.tokens, p.sharedTokens, p.mostCopies = placeTokens(p.sequences, p.learner.options.Unshared)
 	return nil
 }
 
 // Tokens returns how many tokens pass through the layers. A shared prefix counts once.
-func (p *Pass) Tokens() int { return p.n }
+func (p *Pass) Tokens() int { return p.tokens }
 
-// forward computes log-probs and entropies of all sequences; keep says that a backward pass follows, which
-// needs the activations.
-func (p *Pass) forward(keep bool) error {
-	if p.rows == 0 {
+// forward computes log-probs and entropies of all sequences. With forBackward the pass has the activations until its
+// Release, else the next pass writes over them.
+func (p *Pass) forward(forBackward bool) error {
+	if p.scored == 0 {
 		return nil
 	}
 	if err := p.pack(); err != nil {
 		return err
 	}
-	a, err := p.layersForward(keep)
+	a, err := p.layersForward(forBackward)
 	if err != nil {
 		return err
 	}
-	if keep {
+	if forBackward {
 		p.activations = a
 	} else {
-		defer p.learner.spare.give(a)
+		defer p.learner.spare.putBack(a) // after the head has read them
 	}
-	return p.headForward(a, keep)
+	return p.headForward(a, forBackward)
 }
 
 // Release gives the pass's memory back to the Learner for the next pass.
 func (p *Pass) Release() {
-	p.learner.spare.give(p.activations)
+	p.learner.spare.putBack(p.activations)
 	p.activations = nil
 	if p.packed != nil {
 		p.learner.spare.packed = append(p.learner.spare.packed, p.packed)
@@ -199,51 +194,49 @@ func (p *Pass) Release() {
 
 // Bytes estimates the memory in bytes that a kept pass over the sequences takes at least.
 func (l *Learner) Bytes(sequences []Sequence) int {
-	_, n, _, _ := place(sequences, l.options.Unshared)
+	_, n, _, _ := placeTokens(sequences, l.options.Unshared)
 	return l.geometry.InputBytes(n)
 }
 
-// FirstNonFinite returns the first layer of which the output has a NaN or an
-// infinity. The embedding is layer -1. ok is false if all outputs are finite, or if the pass
-// was not kept and so no longer has them.
+// FirstNonFinite returns the first layer of which the output has a NaN or an infinity. The embedding is layer -1. ok
+// is false if all outputs are finite, or if the pass was not kept and so no longer has them.
 func (p *Pass) FirstNonFinite() (layer int, ok bool) {
 	if p.activations == nil {
 		return 0, false
 	}
 	d := p.learner.geometry.Hidden
 	var spare []byte
-	for i := range p.activations.x[:p.learner.geometry.Layers+1] {
-		v := p.activations.x[i].value
-		spare = mirror(v.memory, v.data, v.bytes, spare)
+	for i := range p.activations.stream[:p.learner.geometry.Layers+1] {
+		v := p.activations.stream[i].value
+		spare = hostBytes(v.memory, v.data, v.bytes, spare)
 		if err := v.memory.Download(unsafe.Pointer(&spare[0]), v.data, v.bytes); err != nil {
 			return 0, false
 		}
 		x := unsafe.Slice((*float32)(unsafe.Pointer(&spare[0])), v.bytes/4)
-		if slices.ContainsFunc(x[:p.n*d], func(e float32) bool { return e-e != 0 }) {
+		if slices.ContainsFunc(x[:p.tokens*d], func(e float32) bool { return e-e != 0 }) {
 			return i - 1, true
 		}
 	}
 	return 0, false
 }
 
-// Backward adds the gradients of sum_t w[t] logp[t] + v[t] entropy[t] to the
-// Learner's Gradients. w[i][t] is dL/dlogp of scored token t of sequence i, and v
-// is dL/dentropy in the same way; nil means none, anything else requires the option
-// EntropyGradient. The gradients are multiplied by the Ring's LossScale. A pass of
-// which all weights are zero computes nothing.
-func (p *Pass) Backward(w, v [][]float64) error {
+// Backward adds the gradients of sum_t dLogProb[t] logp[t] + dEntropy[t] entropy[t] to the Learner's Gradients.
+// dLogProb[i][t] is dL/dlogp of scored token t of sequence i, and dEntropy is dL/dentropy in the same way; nil means
+// none, anything else requires the option EntropyGradient. The gradients are multiplied by the Ring's LossScale. A
+// pass of which all these numbers are zero computes nothing.
+func (p *Pass) Backward(dLogProb, dEntropy [][]float64) error {
 	l := p.learner
 	switch {
 	case l.options.ScoreOnly:
 		return fmt.Errorf("runtime: this learner only scores")
-	case v != nil && !l.options.EntropyGradient:
+	case dEntropy != nil && !l.options.EntropyGradient:
 		return fmt.Errorf("runtime: an entropy gradient takes the option EntropyGradient")
-	case l.back.failed != nil:
+	case l.back.failed != nil: // by ZeroGradients
 		return fmt.Errorf("runtime: clearing the gradients: %w", l.back.failed)
-	case p.rows == 0:
+	case p.scored == 0:
 		return nil
 	}
-	if any, err := p.takeWeights(w, v); err != nil || !any {
+	if any, err := p.setLossGradients(dLogProb, dEntropy); err != nil || !any {
 		return err
 	}
 	if p.activations == nil {
@@ -251,51 +244,53 @@ func (p *Pass) Backward(w, v [][]float64) error {
 		if p.activations, err = p.layersForward(true); err != nil {
 			return err
 		}
-		p.activations.keepsLogits = false // the head's backward pass computes them
+		p.activations.keepsLogits = false // headForward, which would store them, has not run on these
 	}
 	dxr, err := p.headBackward()
 	if err != nil {
 		return err
 	}
-	l.final(l.geometry.Layers)
+	l.reportFinal(l.geometry.Layers)
 	return p.layersBackward(dxr)
 }
 
-// takeWeights passes w and v to the sessions and reports whether any is not zero.
-func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
+// setLossGradients passes dL/dlogp and dL/dentropy to the head's sessions, and reports whether any is not zero: if
+// none is, no backward pass is needed. If dEntropy is nil, Programs that take it get zeros.
+func (p *Pass) setLossGradients(dLogProb, dEntropy [][]float64) (any bool, err error) {
 	head := p.learner.head
-	any, err = p.flatten(&head.w, w, "w")
-	if err == nil && v != nil {
+	any, err = p.flatten(&head.dLogProb, dLogProb, "w")
+	if err == nil && dEntropy != nil {
 		var some bool
-		some, err = p.flatten(&head.v, v, "v")
+		some, err = p.flatten(&head.dEntropy, dEntropy, "v")
 		any = any || some
 	}
 	if err != nil || !any {
 		return false, err
 	}
-	if err = head.w.push(); err == nil && v != nil {
-		err = head.v.push()
+	if err = head.dLogProb.push(); err == nil && dEntropy != nil {
+		err = head.dEntropy.push()
 	} else if err == nil && p.learner.options.EntropyGradient {
-		err = head.v.filled(0, int64(p.rows), 1)
+		err = head.dEntropy.filled(0, int64(p.scored), 1)
 	}
 	return true, err
 }
 
-// flatten joins the weights of all sequences and reports whether any is not zero.
-func (p *Pass) flatten(into *buffer, w [][]float64, name string) (any bool, err error) {
-	to, _, err := sized[float32](into, int64(p.rows), 1)
+// flatten joins numbers for the scored tokens of all sequences in one buffer, times the LossScale, and reports whether
+// any is not zero. Errors call them by name.
+func (p *Pass) flatten(into *buffer, perSequence [][]float64, name string) (any bool, err error) {
+	to, _, err := sized[float32](into, int64(p.scored), 1)
 	if err != nil {
 		return false, err
 	}
-	if len(w) != len(p.sequences) {
-		return false, fmt.Errorf("runtime: %s has %d sequences, the pass %d", name, len(w), len(p.sequences))
+	if len(perSequence) != len(p.sequences) {
+		return false, fmt.Errorf("runtime: %s has %d sequences, the pass %d", name, len(perSequence), len(p.sequences))
 	}
 	i, scale := 0, p.learner.ring.lossScale()
-	for s := range w {
-		if len(w[s]) != len(p.LogProb[s]) {
-			return false, fmt.Errorf("runtime: %s of sequence %d has %d tokens, scored are %d", name, s, len(w[s]), len(p.LogProb[s]))
+	for s := range perSequence {
+		if len(perSequence[s]) != len(p.LogProb[s]) {
+			return false, fmt.Errorf("runtime: %s of sequence %d has %d tokens, scored are %d", name, s, len(perSequence[s]), len(p.LogProb[s]))
 		}
-		for _, x := range w[s] {
+		for _, x := range perSequence[s] {
 			to[i] = float32(x * scale)
 			any = any || to[i] != 0
 			i++

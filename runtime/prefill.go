@@ -16,29 +16,28 @@ type prefix struct {
 	row    int
 }
 
-// A prefillBatch is the result of a session for some prompts.
+// A prefillBatch is the result of a session for some prompts, which their prefixes use.
 type prefillBatch struct {
-	states []*buffer // as in a cache, with room for T = tokens
-	hidden buffer    // [B,D]
-	tokens int
-	rows   int // number of prompts for which there is room
-	size   int // number of tokens of all rows for which there is room; 0 if later prompts do not use it
-	users  int // number of prefixes that use it
-	made   int // the number of its memory
+	states     []*buffer // as in a cache, with room for T = tokens
+	hidden     buffer    // [B,D]
+	tokens     int
+	rows       int // number of prompts for which there is room
+	size       int // number of tokens of all rows for which there is room; 0 if later prompts do not use it
+	users      int // number of prefixes that use it
+	generation int // counts the session's batches that got new memory, up to this one
 }
 
 // A prefillSession computes prompts in one batch [B,T], padded on the right.
 type prefillSession struct {
 	*decodeSession
-	last  buffer        // int64 [B], the packed index of each prompt's last token
-	valid buffer        // [B,T,1], 1 where a prompt has a token, else 0
-	ends  buffer        // int64 [B,L-1], the places of the last tokens behind L-1 zeros
-	spare *prefillBatch // a batch that no prefix uses, for the next prompts; may be nil
-	made  int           // how many batches got new memory
+	last        buffer        // int64 [B], the packed index of each prompt's last token
+	valid       buffer        // [B,T,1], 1 where a prompt has a token, else 0
+	ends        buffer        // int64 [B,L-1], the places of the last tokens behind L-1 zeros
+	spare       *prefillBatch // a batch that no prefix uses, for the next prompts; may be nil
+	generations int           // how many batches got new memory
 }
 
-// free frees a batch, which may be nil, and the session's bindings, which would keep its
-// memory alive.
+// free frees a batch, which may be nil, and the session's bindings, which would keep its memory alive.
 func (s *prefillSession) free(b *prefillBatch) {
 	if b != nil {
 		s.unbind()
@@ -47,22 +46,24 @@ func (s *prefillSession) free(b *prefillBatch) {
 	}
 }
 
-// Prefill computes the prompts and returns a handle for the prefix of each.
+// Prefill computes the prompts, in one batch or where all slots are computed at once one by one, and returns a handle
+// for the prefix of each. Drop frees it.
 func (d *Decoder) Prefill(of [][]int32) ([]int, error) {
 	tokens, err := checkPrompts(of, d.maxTokens, d.geometry.Vocab)
 	if err != nil || len(of) == 0 {
 		return nil, err
 	}
-	if d.wholeSteps() && len(of) > 1 {
+	if d.computesAllSlots() && len(of) > 1 {
 		return prompts{d}.inTurn(of)
 	}
 	s, err := prompts{d}.session()
 	if err != nil {
 		return nil, err
 	}
-	batch, err := s.batch(d, len(of), tokens)
+	batch, err := s.takeBatch(d, len(of), tokens)
 	if err == nil {
-		err = s.fill(d.geometry, of, 0, tokens, &batch.hidden)
+		const before = 0 // tokens that the cache has
+		err = s.fillPrompts(d.geometry, of, before, tokens, &batch.hidden)
 	}
 	if err == nil {
 		err = s.binding.Run()
@@ -113,30 +114,32 @@ func checkPrompts(prompts [][]int32, maxTokens, vocab int) (longest int, err err
 	return longest, nil
 }
 
-// batch makes room for the results of a batch and binds it.
-func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch, err error) {
+// takeBatch takes the spare batch for the results if there is room in it, else a new one, and binds it to the session.
+func (s *prefillSession) takeBatch(d *Decoder, prompts, tokens int) (b *prefillBatch, err error) {
 	g, n := d.geometry, prompts*tokens
 	if b, s.spare = s.spare, nil; b == nil || b.size < n || b.rows < prompts {
-		s.free(b)
+		s.free(b) // before the new one takes memory
 		if b, err = s.newBatch(d, prompts, tokens); err != nil {
 			return nil, err
 		}
 		b.size = n
 	}
 	b.tokens = tokens
-	return b, s.bind(g, b.states, prompts, tokens, b.made)
+	return b, s.bind(g, b.states, prompts, tokens, b.generation)
 }
 
-// newBatch makes room for the results of a batch.
+// newBatch makes a batch with room for prompts of so many tokens.
 func (s *prefillSession) newBatch(d *Decoder, prompts, tokens int) (b *prefillBatch, err error) {
-	s.made++
-	b = &prefillBatch{rows: prompts, tokens: tokens, hidden: d.env.buffer(models.F32), made: s.made}
+	s.generations++
+	b = &prefillBatch{rows: prompts, tokens: tokens, hidden: d.env.buffer(models.F32), generation: s.generations}
 	b.states, err = newStates(d.env.memory, d.geometry, prompts, tokens)
 	return b, err
 }
 
-// fill copies the prompts to the session's inputs, of which so many tokens were computed before.
-func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, before, tokens int, to *buffer) error {
+// fillPrompts fills the session's inputs with prompts, or parts of prompts of which so many tokens were computed
+// before, each in a row of so many tokens, and binds the buffer to as the output of states. It fills only inputs that
+// the Program has.
+func (s *prefillSession) fillPrompts(g models.Geometry, prompts [][]int32, before, tokens int, to *buffer) error {
 	batch := int64(len(prompts))
 	b := s.binding.begin()
 	ids := fill[int64](b, ports.TokenIDs, &s.ids, batch, int64(tokens))
@@ -148,7 +151,7 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, before, toke
 	band := fillIf[float32](b, ports.Band, &s.band, int64(tokens), int64(tokens))
 	valid := fillIf[float32](b, ports.Valid, &s.valid, batch, int64(tokens), 1)
 	ends := fillIf[int64](b, ports.PromptWindow, &s.ends, batch, int64(g.WindowTokens()))
-	hidden, err := to.of(batch, int64(g.Hidden))
+	hidden, err := to.resize(batch, int64(g.Hidden))
 	b.out(ports.Hidden, hidden, err)
 	if b.failed != nil {
 		return b.failed
@@ -193,7 +196,8 @@ func (s *prefillSession) close() {
 	s.free(s.spare)
 }
 
-// Drop frees a prefix.
+// Drop frees a prefix. When none uses its batch any more, the larger of that and the spare one is kept for later
+// prompts; a batch of newPrefix (size 0) is not.
 func (d *Decoder) Drop(prefix int) {
 	x := d.prefixes[prefix]
 	if x == nil {
@@ -203,9 +207,9 @@ func (d *Decoder) Drop(prefix int) {
 	if x.batch.users--; x.batch.users > 0 {
 		return
 	}
-	s := d.prefill
-	if x.batch.size > 0 && (s.spare == nil || s.spare.size < x.batch.size) {
-		x.batch, s.spare = s.spare, x.batch
+	s, unneeded := d.prefill, x.batch
+	if unneeded.size > 0 && (s.spare == nil || s.spare.size < unneeded.size) {
+		unneeded, s.spare = s.spare, unneeded
 	}
-	s.free(x.batch)
+	s.free(unneeded)
 }

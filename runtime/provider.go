@@ -10,11 +10,9 @@ import (
 	"onering/runtime/provision"
 )
 
-// A Provider is a kind of device: an execution provider of ONNX Runtime, its needs on the
-// system, and its memory.
+// A Provider is a kind of device: an execution provider of ONNX Runtime, its needs on the system, and its memory.
 type Provider interface {
-	// Name begins the names of the devices: "cuda" is device 0 and "cuda:1" device 1 of
-	// "cuda".
+	// Name begins the names of the devices: "cuda" is device 0 and "cuda:1" device 1 of "cuda".
 	Name() string
 	// Names lists the possible names for messages; "" leaves the provider out. Has
 	// reports whether a device of a number may exist.
@@ -28,17 +26,15 @@ type Provider interface {
 	Graphs() models.Provider
 	// Taken is how much of a device's memory a process takes before it allocates anything.
 	Taken() int64
-	// Room returns the driver's name of a device and its free memory, 0 if that is
-	// unknown.
+	// Room returns the driver's name of a device and its free memory, 0 if that is unknown.
 	Room(number int) (model string, free int64)
 
 	// Library is the kind of ONNX Runtime library that has the provider.
 	Library() provision.Kind
 	// Present returns an error if the system shows no device that auto should use.
 	Present() error
-	// Report says what runs on a device need and what of it is present, beside a library
-	// whose path is "" if there is none. told says to ignore the library's absence: it
-	// will be downloaded, or was reported already.
+	// Report says what runs on a device need and what of it is present, beside a library whose path is "" if there is
+	// none. told says to ignore the library's absence: it will be downloaded, or was reported already.
 	Report(ctx context.Context, library string, number int, told bool) Report
 
 	// Open opens a device, for the loaded library.
@@ -60,8 +56,7 @@ type Report struct {
 // providers are the registered ones, in the order in which auto tries them.
 var providers []Provider
 
-// RegisterProvider registers a kind of device. Packages call it from init, so their paths
-// decide the order.
+// RegisterProvider registers a kind of device. Packages call it from init, so their paths decide the order.
 func RegisterProvider(p Provider) { providers = append(providers, p) }
 
 // cpu is the provider of the host, which always exists.
@@ -108,20 +103,17 @@ type Backend struct {
 	NCCL func(ctx context.Context) (library *nccl.Library, card string, err error)
 }
 
-// A Driver is a device's own interface to its memory, in order with its runs. Addresses
-// are the device's.
+// A Driver is a device's own interface to its memory, in order with its runs. Addresses are the device's.
 type Driver interface {
 	// Alloc makes memory of unknown content.
 	Alloc(bytes int) (at unsafe.Pointer, err error)
 	Free(at unsafe.Pointer)
-	// Write and Read copy between the host and the device, and are complete when they
-	// return.
+	// Write and Read copy between the host and the device, and are complete when they return.
 	Write(to unsafe.Pointer, from []byte) error
 	Read(to []byte, from unsafe.Pointer) error
 	// Zero sets bytes to 0.
 	Zero(at unsafe.Pointer, bytes int) error
-	// CopyRuns copies runs from each address to the address of the same number. Strides
-	// are at least a run's width.
+	// CopyRuns copies runs from each address to the address of the same number. Strides are at least a run's width.
 	CopyRuns(to, from []unsafe.Pointer, runs []Runs) error
 	// Wait returns after everything before it is complete.
 	Wait() error
@@ -135,8 +127,7 @@ type Streams interface {
 	// Lock lets the device access bytes of the host directly, until Unlock.
 	Lock(host []byte) error
 	Unlock(host []byte)
-	// Begin begins to copy locked bytes, to the device on StreamUp and from it on
-	// StreamDown.
+	// Begin begins to copy locked bytes, to the device on StreamUp and from it on StreamDown.
 	Begin(stream int, device unsafe.Pointer, host []byte) error
 	// Mark records the work begun on a stream so far. Follow makes a stream wait until
 	// the work last recorded by a mark is complete; an unused mark has no effect.

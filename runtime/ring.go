@@ -7,33 +7,29 @@ import (
 	"onering/models"
 )
 
-// A Ring holds the only copy of a model's weights, which every session binds: rollout,
-// scoring and training read the same memory, and the optimizer writes it. So each update
-// reaches the sampler at once without a copy.
+// A Ring holds the only copy of a model's weights, which every session binds: rollout, scoring and training read the
+// same memory, and the optimizer writes it. So each update reaches the sampler at once without a copy.
 //
-// If the model computes in 16 bits, the ring also has the layers' weights rounded to
-// 16 bits. All sessions read these; the optimizer writes both. On the CPU a ring without an
-// adapter has of these the lower 16 bits beside the rounded ones, and not the float32 itself:
-// together they are it (see tiles.Halves).
+// If the model computes in 16 bits, the ring also has the layers' weights rounded to 16 bits. All sessions read
+// these; the optimizer writes both. On the CPU a ring without an adapter has of these the lower 16 bits beside the
+// rounded ones, and not the float32 itself: together they are it (see tiles.Halves).
 type Ring struct {
 	Arch    models.Architecture
 	Weights *models.Weights
-	// Adapter is trained in place of the Weights, which then do not change; nil without
-	// Adapt.
+	// Adapter is trained in place of the Weights, which then do not change; nil without Adapt.
 	Adapter *models.Weights
-	// LossScale multiplies all gradients so that float16 can hold them; 0 means 1.
-	// It should be a power of two, which rounds nothing. Learners multiply by it and
-	// Optimizers divide by it.
+	// LossScale multiplies all gradients so that float16 can hold them; 0 means 1. It should be a power of two, which
+	// rounds nothing. Learners multiply by it and Optimizers divide by it.
 	LossScale float64
 	// Offload says what the host's memory keeps. Set it before making anything of the ring.
 	Offload Offload
 
-	arena   *arena              // where Weights lie; nil until moveTo
-	adapter *arena              // where Adapter lies; nil until moveTo, or without one
-	base    models.Architecture // arch of the Weights alone
-	owner   *Ring               // the Ring that has the arena; nil if this one does
-	env     *Env                // that of moveTo; nil before
-	shares  shares
+	arena    *arena              // where Weights lie; nil until moveTo
+	adapter  *arena              // where Adapter lies; nil until moveTo, or without one
+	base     models.Architecture // arch of the Weights alone
+	owner    *Ring               // the Ring that has the arena; nil if this one does
+	env      *Env                // that of moveTo; nil before
+	division division
 }
 
 // An Offload says what the host's memory keeps of weights that a device computes with.
@@ -78,8 +74,7 @@ func (r *Ring) SharedWeights() *Ring {
 	return &Ring{Arch: r.base, Weights: r.Weights, LossScale: r.LossScale, Offload: r.Offload, base: r.base, owner: owner}
 }
 
-// Trained returns the weights that learners and optimizers change: the adapter, or
-// without one the weights.
+// Trained returns the weights that learners and optimizers change: the adapter, or without one the weights.
 func (r *Ring) Trained() *models.Weights {
 	if r.Adapter != nil {
 		return r.Adapter
@@ -103,8 +98,8 @@ func (r *Ring) lossScale() float64 {
 	return r.LossScale
 }
 
-// moveTo finds places for the weights in the memory of e, unless they have some. The
-// host's memory of weights on a device is freed.
+// moveTo finds places for the weights and the adapter in the memory of e, unless they have some, and copies them
+// there. It also divides the elements among the parts of Divide. The host's memory of weights on a device is freed.
 func (r *Ring) moveTo(e *Env) error {
 	if r.env != nil && r.env.memory == e.memory {
 		return nil
@@ -112,16 +107,16 @@ func (r *Ring) moveTo(e *Env) error {
 	if r.env != nil {
 		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.env.memory, e.memory)
 	}
-	r.shares = share(r.bounds(e), r.shares.part, max(1, r.shares.parts), r.shares.bucket)
+	r.division = divideRanges(r.cutRanges(e), r.division.part, max(1, r.division.parts), r.division.bucket)
 	var err error
 	if r.owner != nil {
 		err = r.owner.moveTo(e)
 		r.arena = r.owner.arena
 	} else {
-		r.arena, err = r.hold(e)
+		r.arena, err = r.placeWeights(e)
 	}
 	if err == nil && r.Adapter != nil {
-		r.adapter, err = e.holdAll(r.Adapter)
+		r.adapter, err = e.newUploadedArena(r.Adapter)
 	}
 	if err != nil {
 		r.Close()
@@ -135,36 +130,38 @@ func (r *Ring) moveTo(e *Env) error {
 	return nil
 }
 
-// hold finds places for the weights in the memory of e. Matrices of which Programs read a
-// copy may lie on the host, on several ranks, or nowhere.
-func (r *Ring) hold(e *Env) (*arena, error) {
+// placeWeights decides where each element lies, and copies the weights there. Matrices of which Programs read a
+// rounded copy have their float32 masters in the memory of e, on the host (Offload), in part on other ranks (Divide),
+// or nowhere, as those that the Weights have in fewer bits alone; without an adapter a CPU in bfloat16 has lower
+// halves of them.
+func (r *Ring) placeWeights(e *Env) (*arena, error) {
 	w := r.Weights
 	from, to := r.Arch.Copied()
 	copied := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
-	masters := matrices(w.Layout, from, to) // which no Program reads in float32
-	rest := piece{0, len(w.Data)}.without(masters)
+	masters := matrices(w.Layout, from, to) // only updates read these in float32
+	readInFloat32 := piece{0, len(w.Data)}.without(masters)
 	if n := w.Narrow; n != nil { // the host has these matrices in fewer bits alone
-		rest, masters = piece{0, len(w.Data)}.without(matrices(w.Layout, n.From, n.To)), nil
+		readInFloat32, masters = piece{0, len(w.Data)}.without(matrices(w.Layout, n.From, n.To)), nil
 	}
 	if r.Divided() {
 		masters = nil
-		for _, p := range r.shares.ownPieces() {
-			masters = append(masters, p.without(rest)...)
+		for _, p := range r.division.ownPieces() {
+			masters = append(masters, p.without(readInFloat32)...)
 		}
 	}
-	in := e.memory // of the masters
+	mastersIn := e.memory
 	if r.Offload == OffloadAll {
-		in = host
+		mastersIn = host
 	}
-	kept := blocksIn(masters, in)
+	masterBlocks := blocksIn(masters, mastersIn)
 	if e.memory.IsHost() && copied.dtype == models.BF16 && r.Adapter == nil {
-		for i := range kept {
-			kept[i].dtype = copied.dtype // the lower halves
+		for i := range masterBlocks {
+			masterBlocks[i].dtype = copied.dtype // the lower halves
 		}
 	}
-	a, err := e.hold(w, append(blocksIn(rest, e.memory), kept...), copied)
+	a, err := e.newArena(w, append(blocksIn(readInFloat32, e.memory), masterBlocks...), copied)
 	if err == nil {
-		a.read = rest
+		a.readInFloat32 = readInFloat32
 		err = a.fill()
 	}
 	return a, err
@@ -182,8 +179,7 @@ func (r *Ring) bind(b *Binding, prefix string) error {
 	})
 }
 
-// Close frees everything except the host's weights, which stay as they were last
-// downloaded.
+// Close frees everything except the host's weights, which stay as they were last downloaded.
 func (r *Ring) Close() {
 	if r.owner == nil {
 		r.arena.close()

@@ -19,7 +19,9 @@ type rowPrograms struct {
 	left, right, paired buffer    // [m], see pairs
 }
 
-// openRows loads the Programs.
+// openRows loads the Programs that look rows up and add them, and finds the embedding (l.embedding). Gather and Add
+// serve as Embed and Learn, too, unless the architecture has other ones for the embedding. Pair is for learn, where
+// the device adds rows of equal indices in no fixed order.
 func (l *Learner) openRows() (err error) {
 	p, err := l.arch().Rows()
 	if err != nil {
@@ -85,8 +87,8 @@ func (r *rowPrograms) addBy(program *Binding, rows, ids, x *Value) error {
 	return b.run()
 }
 
-// learn makes x[ids[i]] += rows[i] for gradients x of the embedding, with the same bits each time. Where additions have no
-// order, it sums the rows of an index two at a time until each index has one.
+// learn makes x[ids[i]] += rows[i] for gradients x of the embedding, with the same bits each time. Where additions
+// have no order, it sums the rows of an index two at a time until each index has one.
 func (r *rowPrograms) learn(rows *Value, indices *buffer, x *Value) error {
 	if r.memory.InOrder {
 		return r.addBy(r.learnProgram, rows, indices.value, x)
@@ -94,7 +96,7 @@ func (r *rowPrograms) learn(rows *Value, indices *buffer, x *Value) error {
 	ids := elements[int64](indices)
 	for turn := 0; ; turn++ {
 		left, right, paired, sums := pairs(ids)
-		if len(sums) == len(ids) {
+		if len(sums) == len(ids) { // no index occurs twice
 			break
 		}
 		m, b := int64(len(sums)), r.pairProgram.begin()
@@ -102,7 +104,7 @@ func (r *rowPrograms) learn(rows *Value, indices *buffer, x *Value) error {
 		copy(fill[int64](b, ports.PairLeft, &r.left, m), left)
 		copy(fill[int64](b, ports.PairRight, &r.right, m), right)
 		copy(fill[float32](b, ports.Paired, &r.paired, m, 1), paired)
-		v, err := r.sums[turn%2].of(m, x.shape[1])
+		v, err := r.sums[turn%2].resize(m, x.shape[1]) // not the buffer that holds rows
 		b.out(ports.RowsOut, v, err)
 		if err := b.run(); err != nil {
 			return err

@@ -20,8 +20,7 @@ import (
 	"onering/models"
 )
 
-// A Session is a loaded Program. Several goroutines may run it at once, each with
-// its own Binding.
+// A Session is a loaded Program. Several goroutines may run it at once, each with its own Binding.
 type Session struct {
 	env   *Env
 	name  string
@@ -75,15 +74,16 @@ func (s *Session) dims(p models.Port) []dim {
 	return dims
 }
 
-// Load makes a Session of p.
+// Load makes a Session of p, in whose graph it first puts the device's own operators (Fuse). With the option
+// KeepSessions it takes the compiled graph of an earlier Session of the same Program, if there was one.
 func (e *Env) Load(p models.Program) (*Session, error) {
 	if len(p.Nodes) == 0 {
 		return nil, fmt.Errorf("runtime: program %q has no graph", p.Name)
 	}
-	err := e.memory.Check(nil)
+	err := e.memory.Check(nil) // an error if the device was lost earlier
 	var env *C.OrtEnv
 	if err == nil {
-		env, err = e.acquire()
+		env, err = e.acquire() // release or s.Close gives it back
 	}
 	if err != nil {
 		return nil, fmt.Errorf("runtime: program %q: %w", p.Name, err)
@@ -131,7 +131,7 @@ type keptSessions struct {
 // load returns the session of p, and keeps it.
 func (k *keptSessions) load(e *Env, env *C.OrtEnv, p models.Program) (ptr *C.OrtSession, err error) {
 	model := p.ONNX().Encode()
-	digest := sha256.Sum256(fmt.Append(model, p.Options, e.alone))
+	digest := sha256.Sum256(fmt.Append(model, p.Options, e.noPool))
 	k.Lock()
 	defer k.Unlock()
 	if ptr = k.by[digest]; ptr != nil {
@@ -154,7 +154,8 @@ func (k *keptSessions) close(e *Env) {
 	k.by = nil
 }
 
-// sessionOptions returns the options for the session of p.
+// sessionOptions returns the options for the session of p: those of p, threads and allocator by noPool, the device's
+// provider, and the file of Options.Profile. The caller releases them.
 func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	var o *C.OrtSessionOptions
 	entries := map[string]string{
@@ -162,7 +163,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		"session.disable_prepacking": "1",
 	}
 	threads := 0 // use the pool of the process
-	if e.alone {
+	if e.noPool {
 		threads = 1
 	} else {
 		entries["session.use_env_allocators"] = "1" // use the arena of shareArena
@@ -197,7 +198,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	return o, nil
 }
 
-// setPorts copies the ports of p.
+// setPorts copies the ports of p with their C names, which Close frees, and checks that aliases name some.
 func (s *Session) setPorts(p models.Program) error {
 	for side, ports := range [2][]models.Port{input: p.Inputs, output: p.Outputs} {
 		s.index[side] = map[string]int{}
@@ -218,7 +219,8 @@ func (s *Session) setPorts(p models.Program) error {
 	return nil
 }
 
-// Close closes s and its Bindings. No Run may be in progress. Closing twice is fine.
+// Close closes s and its Bindings. No Run may be in progress. Closing twice is fine. With KeepSessions the compiled
+// graph stays with the Env.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,10 +248,9 @@ func (s *Session) Close() error {
 	return errors.Join(err, release())
 }
 
-// keepBorrowed keeps the host memory that runs have borrowed alive until the caller has
-// waited for the device and releases it. The session returns it in a callback on CUDA's
-// stream, which may not be its last holder: freeing it there is an error that ends the
-// process. nil means that nothing is borrowed.
+// keepBorrowed keeps the host memory that runs have borrowed alive until the caller has waited for the device and
+// releases it. The session returns it in a callback on CUDA's stream, which may not be its last holder: freeing it
+// there is an error that ends the process. nil means that nothing is borrowed.
 func (s *Session) keepBorrowed() (a *C.OrtAllocator, err error) {
 	if m := s.env.memory; m.borrowed != nil {
 		if err = check(C.onering_allocator(s.ptr, m.borrowed, &a)); err != nil {
@@ -259,8 +260,7 @@ func (s *Session) keepBorrowed() (a *C.OrtAllocator, err error) {
 	return a, err
 }
 
-// systemPath returns a path in ONNX Runtime's form: on Windows UTF-16 with a zero at the
-// end. Free it with C.free.
+// systemPath returns a path in ONNX Runtime's form: on Windows UTF-16 with a zero at the end. Free it with C.free.
 func systemPath(path string) unsafe.Pointer {
 	if goruntime.GOOS != "windows" {
 		return unsafe.Pointer(C.CString(path))

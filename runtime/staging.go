@@ -8,10 +8,9 @@ import (
 	"unsafe"
 )
 
-// A staging moves the arrays of an Optimizer that the host holds to the device and back:
-// each update uploads every part, updates it there and downloads it. If the device can
-// copy while it computes, three parts are uploaded, updated and downloaded at the same
-// time.
+// A staging moves the arrays of an Optimizer that the host holds to the device and back: each update uploads every
+// part, updates it there and downloads it. If the device can copy while it computes, three parts are uploaded,
+// updated and downloaded at the same time.
 type staging struct {
 	memory  *memory
 	streams Streams              // nil if copies do not overlap with computation
@@ -19,13 +18,11 @@ type staging struct {
 	slots   []map[string]*buffer // by port, the places of parts on the device
 }
 
-// stagedAtOnce is the largest number of elements of a staged part whose shape does not
-// matter: enough that its copies take longer than their start, and few enough that all
-// slots take little memory.
+// stagedAtOnce is the largest number of elements of a staged part whose shape does not matter: enough that its copies
+// take longer than their start, and few enough that all slots take little memory.
 const stagedAtOnce = 8 << 20
 
-// stagingSlots is how many parts are on the device at once if it can copy while it
-// computes.
+// stagingSlots is how many parts are on the device at once if it can copy while it computes.
 const stagingSlots = 3
 
 // The marks of a slot; each slot has as many.
@@ -36,15 +33,15 @@ const (
 	marksOfSlot
 )
 
-// open prepares for parts that the host holds in ranges of its memory, and locks these:
-// all or none. If the device cannot access them directly, copies are slower, and Notice
-// is called.
-func (s *staging) open(e *Env, kept [][]byte) {
+// open prepares for parts that the host holds in ranges of its memory, and locks these, so that the device accesses
+// them directly: all or none. If it cannot, there is one slot, copies do not overlap with computation, and Notice is
+// called.
+func (s *staging) open(e *Env, ranges [][]byte) {
 	var err error
 	slots := 1
-	if streams, ok := e.memory.Driver.(Streams); ok && len(kept) > 0 {
+	if streams, ok := e.memory.Driver.(Streams); ok && len(ranges) > 0 {
 		s.streams, slots = streams, stagingSlots
-		for _, part := range kept {
+		for _, part := range ranges {
 			if err = streams.Lock(part); err != nil {
 				err = fmt.Errorf("%.2f GB: %w", 1e-9*float64(len(part)), e.memory.Check(err))
 				break
@@ -84,17 +81,17 @@ func (s *staging) close() {
 	s.slots = nil
 }
 
-// at returns a part on the device; arrays that the host holds are in slot i. ONNX Runtime
-// would copy them too, but to new memory for each part.
-func (s *staging) at(i int, p part) (part, error) {
+// onDevice returns a part whose arrays are all on the device: for those that the host holds it has buffers of slot i,
+// whose content the caller copies. ONNX Runtime would copy them too, but to new memory for each part.
+func (s *staging) onDevice(i int, p part) (part, error) {
 	on := part{p.update, maps.Clone(p.values)}
-	for _, port := range s.kept(p) {
+	for _, port := range s.hostPorts(p) {
 		v, b := p.values[port], s.slots[i][port]
 		if b == nil {
 			b = &buffer{memory: s.memory, dtype: v.dtype}
 			s.slots[i][port] = b
 		}
-		to, err := b.of(v.shape...)
+		to, err := b.resize(v.shape...)
 		if err != nil {
 			return part{}, err
 		}
@@ -103,19 +100,19 @@ func (s *staging) at(i int, p part) (part, error) {
 	return on, nil
 }
 
-// kept returns the ports of the arrays of a part that the host holds and the device updates.
-func (s *staging) kept(p part) []string {
+// hostPorts returns the ports of the arrays of a part that the host holds and the device updates.
+func (s *staging) hostPorts(p part) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.values)), func(port string) bool { return p.values[port].memory == s.memory })
 }
 
-// stages reports whether the host holds an array of a part.
-func (s *staging) stages(p part) bool { return len(s.kept(p)) > 0 }
+// needsStaging reports whether the host holds an array of a part.
+func (s *staging) needsStaging(p part) bool { return len(s.hostPorts(p)) > 0 }
 
-// move begins to copy the host's arrays of p to slot i (StreamUp) or back (StreamDown). The copy waits for the mark wait
-// of the slot and is followed by the mark done.
+// move begins to copy the host's arrays of p to slot i (StreamUp) or back (StreamDown). The copy waits for the mark
+// wait of the slot and is followed by the mark done.
 func (s *staging) move(stream, i int, p part, wait, done int) error {
 	err := s.streams.Follow(stream, i*marksOfSlot+wait)
-	for _, port := range s.kept(p) {
+	for _, port := range s.hostPorts(p) {
 		v := p.values[port]
 		if err == nil {
 			err = s.streams.Begin(stream, s.slots[i][port].at, unsafe.Slice((*byte)(v.data), v.bytes))
@@ -132,9 +129,10 @@ func (s *staging) move(stream, i int, p part, wait, done int) error {
 	return s.streams.Mark(stream, i*marksOfSlot+done)
 }
 
-// each calls run for the parts in order, with their host arrays on the device. When it
-// returns, the host has all arrays again and no copy is under way, even after an error.
-func (s *staging) each(parts []part, run func(part) error) (err error) {
+// eachPart calls run for the parts in order, with their host arrays on the device. When it
+// returns, the host has all arrays again and no copy is under way, even after an error. With streams the next
+// part is uploaded and the previous one downloaded meanwhile, each in a slot of its own.
+func (s *staging) eachPart(parts []part, run func(part) error) (err error) {
 	if s.streams == nil {
 		for _, p := range parts {
 			if err := s.inTurn(p, run); err != nil {
@@ -150,7 +148,8 @@ func (s *staging) each(parts []part, run func(part) error) (err error) {
 	}()
 	const ahead = 1 // so that the next part is uploaded meanwhile
 	for next := range len(parts) + ahead {
-		if next < len(parts) && s.stages(parts[next]) {
+		if next < len(parts) && s.needsStaging(parts[next]) {
+			// the slot's last part must have been downloaded
 			if err := s.move(StreamUp, next%len(s.slots), parts[next], markDown, markUp); err != nil {
 				return err
 			}
@@ -166,11 +165,11 @@ func (s *staging) each(parts []part, run func(part) error) (err error) {
 
 // inTurn copies the host's arrays of a part to the device, calls run and copies them back.
 func (s *staging) inTurn(p part, run func(part) error) error {
-	if !s.stages(p) {
+	if !s.needsStaging(p) {
 		return run(p)
 	}
-	on, err := s.at(0, p)
-	for _, port := range s.kept(p) {
+	on, err := s.onDevice(0, p)
+	for _, port := range s.hostPorts(p) {
 		v := p.values[port]
 		if err == nil {
 			err = s.memory.Upload(on.values[port].data, v.data, v.bytes)
@@ -179,7 +178,7 @@ func (s *staging) inTurn(p part, run func(part) error) error {
 	if err == nil {
 		err = run(on)
 	}
-	for _, port := range s.kept(p) {
+	for _, port := range s.hostPorts(p) {
 		v := p.values[port]
 		if err == nil {
 			err = s.memory.Download(v.data, on.values[port].data, v.bytes)
@@ -188,13 +187,13 @@ func (s *staging) inTurn(p part, run func(part) error) error {
 	return err
 }
 
-// update calls run for a part whose host arrays are being copied to slot i, and copies
-// them back.
+// update calls run for a part whose host arrays are being copied to slot i, and begins to copy them back. The device's
+// computation waits for the first copy, and the second for the computation, by marks.
 func (s *staging) update(i int, p part, run func(part) error) error {
-	if !s.stages(p) {
+	if !s.needsStaging(p) {
 		return run(p)
 	}
-	on, err := s.at(i, p)
+	on, err := s.onDevice(i, p)
 	if err != nil {
 		return err
 	}

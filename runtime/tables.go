@@ -6,8 +6,7 @@ import (
 	"onering/models"
 )
 
-// tables are the inputs of attention that depend on nothing but positions. A Decoder has no
-// masks in them.
+// tables are the inputs of attention that depend on nothing but positions. A Decoder has no masks in them.
 type tables struct {
 	cos, sin []buffer // [n,K/2] of the rotary embedding, by the kinds of layers
 	// masks [T,T] for the newest pass: of layers without and with a window

@@ -49,9 +49,9 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 	width := form.check(q, k, v, mask, bounds)
 	a := &causalAttention{
 		Attention: form, g: q.g, mask: mask, bounds: bounds, elem: q.elem, tokens: q.shape[1],
-		width: width, scale: form.scale(width), again: form.InTurn && form.Blocks > 1,
+		width: width, scale: form.scale(width), recomputes: form.InTurn && form.Blocks > 1,
 	}
-	a.q, a.k, a.v = a.perHead(q, a.Heads), a.perHead(k, a.KVHeads), a.perHead(v, a.KVHeads)
+	a.q, a.k, a.v = a.splitHeads(q, a.Heads), a.splitHeads(k, a.KVHeads), a.splitHeads(v, a.KVHeads)
 	parts, out := a.forward()
 	return out.composite("CausalAttention", []*Node{q, k, v}, func(dy *Node) []*Node {
 		return a.backward(parts, out, dy)
@@ -67,44 +67,46 @@ type causalAttention struct {
 	tokens       Dim          // T
 	width        int          // K
 	scale        float64      // the factor of the scores
-	again        bool         // the gradient computes each block again
+	recomputes   bool         // whether the gradient computes each block again: InTurn with several blocks
 	q, k, v      *Node        // [B,H,T,K], [B,G,T,K], [B,G,T,K] in the mask's type
 }
 
 // An attentionBlock is one block of queries with the keys that it reads. Heads that share
 // keys are stacked: Tq rows of queries of each.
 type attentionBlock struct {
-	index    int
-	from, to *Node // the first query, and the query after the last; nil for the only block
-	first    *Node // the first key
-	q        *Node // [B,G,H/G*Tq,K]
-	k, v     *Node // [B,G,Tk,K]
-	t        *Node // tanh(s/c) of the scaled scores s, [B,H,Tq,Tk]; nil without Cap
-	p        *Node // the probabilities, [B,G,H/G*Tq,Tk]
+	index                int
+	firstQuery, endQuery *Node // the first query, and the query after the last; nil for the only block
+	firstKey             *Node // the first key
+	q                    *Node // [B,G,H/G*Tq,K]
+	k, v                 *Node // [B,G,Tk,K]
+	tanh                 *Node // tanh(s/c) of the scaled scores s, [B,H,Tq,Tk]; nil without Cap
+	probs                *Node // the probabilities, [B,G,H/G*Tq,Tk]
 }
 
-// perHead splits x into its heads: [B,T,n*K] to [B,n,T,K].
-func (a *causalAttention) perHead(x *Node, n int) *Node {
+// splitHeads splits x into its heads, in the mask's type: [B,T,n*K] to [B,n,T,K].
+func (a *causalAttention) splitHeads(x *Node, n int) *Node {
 	return Transpose(Reshape(Cast(x, a.mask.elem), 0, 0, n, a.width), 0, 2, 1, 3)
 }
 
-// joined is the inverse of perHead.
-func (a *causalAttention) joined(x *Node, n int) *Node {
+// joinHeads is the inverse of splitHeads.
+func (a *causalAttention) joinHeads(x *Node, n int) *Node {
 	return Cast(Reshape(Transpose(x, 0, 2, 1, 3), 0, 0, n*a.width), a.elem)
 }
 
-// folded stacks the heads that share keys: [B,H,Tq,C] to [B,G,H/G*Tq,C].
-func (a *causalAttention) folded(x *Node) *Node { return Reshape(x, 0, a.KVHeads, -1, x.shape[3].N) }
+// stackShared stacks the heads that share keys: [B,H,Tq,C] to [B,G,H/G*Tq,C].
+func (a *causalAttention) stackShared(x *Node) *Node {
+	return Reshape(x, 0, a.KVHeads, -1, x.shape[3].N)
+}
 
-// unfolded is the inverse of folded, for x of width K.
-func (a *causalAttention) unfolded(x *Node) *Node { return Reshape(x, 0, a.Heads, -1, a.width) }
+// unstackShared is the inverse of stackShared, for x of width K.
+func (a *causalAttention) unstackShared(x *Node) *Node { return Reshape(x, 0, a.Heads, -1, a.width) }
 
 // queries is the block's part of x along the axis of queries, 2.
 func (a *causalAttention) queries(b *attentionBlock, x *Node) *Node {
 	if a.Blocks == 1 {
 		return x
 	}
-	return Slice(x, b.from, b.to, 2, fmt.Sprintf("Tq%d", b.index))
+	return Slice(x, b.firstQuery, b.endQuery, 2, fmt.Sprintf("Tq%d", b.index))
 }
 
 // keys is the block's part of x along the axis of keys.
@@ -112,7 +114,7 @@ func (a *causalAttention) keys(b *attentionBlock, x *Node, axis int) *Node {
 	if a.Blocks == 1 || a.InTurn && b.index == a.Blocks-1 { // the last block reads all keys
 		return x
 	}
-	return Slice(x, b.first, b.to, axis, fmt.Sprintf("Tk%d", b.index))
+	return Slice(x, b.firstKey, b.endQuery, axis, fmt.Sprintf("Tk%d", b.index))
 }
 
 // boundary returns bounds[i] as a node of one element.
@@ -122,37 +124,38 @@ func (a *causalAttention) boundary(bounds *Node, i int) *Node {
 
 // edges returns the first query of block i and the query after its last.
 func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
-	bounds := inTurn(a.bounds, after)
+	bounds := computedAfter(a.bounds, after)
 	return a.boundary(bounds, i), a.boundary(bounds, i+1)
 }
 
-// block computes the probabilities of block i, P = softmax(scale Q K^T + mask), after the nodes of after.
+// block cuts out the queries and keys of block i and computes its probabilities, P = softmax(scale Q K^T + mask), after
+// the nodes of after (see computedAfter).
 func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	b := &attentionBlock{index: i}
 	mask := a.mask
 	if a.Blocks > 1 {
-		b.from, b.to = a.edges(i, after)
-		b.first = a.g.Ints(0)
+		b.firstQuery, b.endQuery = a.edges(i, after)
+		b.firstKey = a.g.Ints(0)
 		if a.Window > 0 && !a.InTurn {
-			b.first = Max(Sub(b.from, a.g.Ints(int64(a.Window-1))), b.first)
+			b.firstKey = Max(Sub(b.firstQuery, a.g.Ints(int64(a.Window-1))), b.firstKey)
 		}
-		rows := func(x *Node) *Node { return Slice(x, b.from, b.to, 0, fmt.Sprintf("Tq%d", i)) }
+		rows := func(x *Node) *Node { return Slice(x, b.firstQuery, b.endQuery, 0, fmt.Sprintf("Tq%d", i)) }
 		if a.InTurn {
-			mask = a.keys(b, rows(mask), 1) // so no intermediate value has the mask's size
+			mask = a.keys(b, rows(mask), 1) // rows first, so no intermediate value has the mask's size
 		} else {
 			mask = rows(a.keys(b, mask, 1))
 		}
 	}
 	q := a.queries(b, a.q)
-	b.q, b.k, b.v = a.folded(q), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
-	scores := Reshape(MatMul(b.q, b.k, false, true, a.scale), 0, a.Heads, -1, 0)
+	b.q, b.k, b.v = a.stackShared(q), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
+	scores := Reshape(MatMul(b.q, b.k, plain, transposed, a.scale), 0, a.Heads, -1, 0)
 	if a.Cap != 0 {
 		c := a.g.fill(a.Cap, scores)
-		b.t = Tanh(Div(scores, c))
-		scores = Mul(b.t, c)
+		b.tanh = Tanh(Div(scores, c))
+		scores = Mul(b.tanh, c)
 	}
-	b.p = Softmax(Add(scores, mask))
-	b.p = Reshape(b.p, 0, a.KVHeads, -1, 0)
+	b.probs = Softmax(Add(scores, mask))
+	b.probs = Reshape(b.probs, 0, a.KVHeads, -1, 0)
 	return b
 }
 
@@ -162,7 +165,7 @@ func (a *causalAttention) order() []int {
 	order := make([]int, a.Blocks)
 	for i := range order {
 		order[i] = i
-		if a.again {
+		if a.recomputes {
 			order[i] = a.Blocks - 1 - i
 		}
 	}
@@ -173,23 +176,23 @@ func (a *causalAttention) order() []int {
 func (a *causalAttention) forward() ([]*attentionBlock, *Node) {
 	parts, outs := make([]*attentionBlock, a.Blocks), make([]*Node, a.Blocks)
 	var before []*Node
-	if a.again {
+	if a.recomputes {
 		// ONNX Runtime computes values that follow from shapes on the CPU, where Slice needs its bounds. Bounds
 		// that do not follow from shapes would be computed on the GPU and sent back.
 		before = []*Node{a.k}
 	}
-	for _, i := range a.order() {
+	for _, i := range a.order() { // with recomputes each block after the one before
 		parts[i] = a.block(i, before...)
-		outs[i] = a.unfolded(MatMul(parts[i].p, parts[i].v, false, false, 1))
-		if a.again {
+		outs[i] = a.unstackShared(MatMul(parts[i].probs, parts[i].v, plain, plain, 1))
+		if a.recomputes {
 			before = []*Node{outs[i]}
 		}
 	}
-	return parts, a.joined(a.rows(outs), a.Heads)
+	return parts, a.joinHeads(a.joinBlocks(outs), a.Heads)
 }
 
-// rows joins the blocks' parts along the axis of queries.
-func (a *causalAttention) rows(parts []*Node) *Node {
+// joinBlocks joins the blocks' parts along the axis of queries.
+func (a *causalAttention) joinBlocks(parts []*Node) *Node {
 	if a.Blocks == 1 {
 		return parts[0]
 	}
@@ -203,57 +206,58 @@ func (a *causalAttention) rows(parts []*Node) *Node {
 //
 // and dK and dV are summed over the blocks. With Cap dS is also multiplied by 1 - tanh^2.
 func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*Node {
-	dout := a.perHead(dy, a.Heads)
-	delta := ReduceSum(Mul(dout, a.perHead(out, a.Heads)), -1) // rowsum(dO O), [B,H,T,1]
+	dOutAll := a.splitHeads(dy, a.Heads)
+	rowSumsAll := ReduceSum(Mul(dOutAll, a.splitHeads(out, a.Heads)), -1) // rowsum(dO O), [B,H,T,1]
 	dqs := make([]*Node, a.Blocks)
-	before := []*Node{delta} // delta needs all blocks of the forward pass
+	before := []*Node{rowSumsAll} // which needs all blocks of the forward pass
 	var dk, dv *Node
 	for _, i := range a.order() {
 		b := parts[i]
-		if a.again {
+		if a.recomputes {
 			b = a.block(i, before...)
 		}
-		do, d := a.folded(a.queries(b, dout)), a.folded(a.queries(b, delta))
-		ds := Mul(b.p, Sub(MatMul(do, b.v, false, true, 1), d))
-		if b.t != nil {
-			slope := Sub(a.g.fill(1, b.t), Mul(b.t, b.t))
-			ds = Mul(ds, Reshape(slope, 0, a.KVHeads, -1, 0))
+		dOut, rowSums := a.stackShared(a.queries(b, dOutAll)), a.stackShared(a.queries(b, rowSumsAll))
+		dScores := Mul(b.probs, Sub(MatMul(dOut, b.v, plain, transposed, 1), rowSums))
+		if b.tanh != nil {
+			slope := Sub(a.g.fill(1, b.tanh), Mul(b.tanh, b.tanh))
+			dScores = Mul(dScores, Reshape(slope, 0, a.KVHeads, -1, 0))
 		}
-		dqs[i] = a.unfolded(MatMul(ds, b.k, false, false, a.scale))
-		dk, dv = a.addKeys(b, dk, dv, MatMul(ds, b.q, true, false, a.scale), MatMul(b.p, do, true, false, 1))
-		before = []*Node{dqs[i], dk, dv}
+		dqs[i] = a.unstackShared(MatMul(dScores, b.k, plain, plain, a.scale))
+		dk, dv = a.addKeys(b, dk, dv, MatMul(dScores, b.q, transposed, plain, a.scale), MatMul(b.probs, dOut, transposed, plain, 1))
+		before = []*Node{dqs[i], dk, dv} // read by the next block only with recomputes
 	}
-	return []*Node{a.joined(a.rows(dqs), a.Heads), a.joined(dk, a.KVHeads), a.joined(dv, a.KVHeads)}
+	return []*Node{a.joinHeads(a.joinBlocks(dqs), a.Heads), a.joinHeads(dk, a.KVHeads), a.joinHeads(dv, a.KVHeads)}
 }
 
-// addKeys adds the block's gradients of its keys and values to the running sums, which
-// are nil before the first block.
+// addKeys adds the block's gradients of its keys and values to the running sums, which are nil before the first
+// block. With recomputes that block has all keys, and blocks begin with the first; else the gradients get zeros
+// around them.
 func (a *causalAttention) addKeys(b *attentionBlock, dk, dv, partK, partV *Node) (*Node, *Node) {
-	if a.again {
-		return addFirst(dk, partK, b.to, b.index), addFirst(dv, partV, b.to, b.index)
+	if a.recomputes {
+		return addToFirst(dk, partK, b.endQuery, b.index), addToFirst(dv, partV, b.endQuery, b.index)
 	}
 	if a.Blocks > 1 {
-		after := Sub(a.boundary(a.bounds, a.Blocks), b.to)
-		partK, partV = Pad(partK, b.first, after, 2, a.tokens), Pad(partV, b.first, after, 2, a.tokens)
+		after := Sub(a.boundary(a.bounds, a.Blocks), b.endQuery)
+		partK, partV = Pad(partK, b.firstKey, after, 2, a.tokens), Pad(partV, b.firstKey, after, 2, a.tokens)
 	}
 	return accumulate(dk, partK), accumulate(dv, partV)
 }
 
-// addFirst is sum [B,G,T,K] with part added to its first n keys; sum may be nil if part
+// addToFirst is sum [B,G,T,K] with part added to its keys before end; sum may be nil if part
 // covers all keys. i distinguishes the size letters of several calls.
-func addFirst(sum, part, n *Node, i int) *Node {
+func addToFirst(sum, part, end *Node, i int) *Node {
 	if sum == nil {
 		return part
 	}
 	g := sum.g
-	first := Add(Slice(sum, g.Ints(0), n, 2, part.shape[2]), part)
-	rest := Slice(sum, n, sizeOf(sum, 2), 2, fmt.Sprintf("Tr%d", i))
-	return concat(2, sum.shape[2], first, rest)
+	added := Add(Slice(sum, g.Ints(0), end, 2, part.shape[2]), part)
+	rest := Slice(sum, end, sizeOf(sum, 2), 2, fmt.Sprintf("Tr%d", i))
+	return concat(2, sum.shape[2], added, rest)
 }
 
-// inTurn returns the int64 vector x as a node that is computed only after the nodes of
+// computedAfter returns the int64 vector x as a node that is computed only after the nodes of
 // after: their shapes are appended behind the elements that are read.
-func inTurn(x *Node, after []*Node) *Node {
+func computedAfter(x *Node, after []*Node) *Node {
 	if len(after) == 0 {
 		return x
 	}

@@ -69,6 +69,6 @@ func Rows(x, ids *Node) *Node {
 	if tokens := ids.shape[1]; tokens.Letters == "" {
 		return Reshape(x, -1, tokens.N, x.shape[1].N)
 	}
-	shape := Concat(0, sizeOf(ids, 0), sizeOf(ids, 1), x.g.Ints(int64(x.shape[1].N)))
+	shape := Concat(0, sizeOf(ids, 0), sizeOf(ids, 1), x.g.Ints(int64(x.shape[1].N))) // Reshape infers only one letter
 	return x.g.call("Reshape", "", x.elem, append(append(Shape{}, ids.shape...), x.shape[1]), []*Node{x, shape})
 }

@@ -11,7 +11,7 @@ func CausalConv(x, w, before *Node) (y, joined *Node) {
 	}
 	channels, taps, g := x.fixed(op, "x", 2), w.fixed(op, "w", 2), x.g
 	w.shaped(op, "w", Dims(channels, 1, taps))
-	long := Dim{N: 1, Letters: "Tw"} // T+L-1
+	long := Dim{N: 1, Letters: "Tw"} // T+L-1, which takes a letter of its own unless T is a number
 	if t := x.shape[1]; t.Letters == "" {
 		long = Dim{N: t.N + taps - 1}
 	}
@@ -22,7 +22,7 @@ func CausalConv(x, w, before *Node) (y, joined *Node) {
 		before.shaped(op, "what stands before", Shape{x.shape[0], {N: taps - 1}, x.shape[2]})
 		joined = concat(1, long, before, x)
 	}
-	columns := Transpose(Reshape(w, channels, taps), 1, 0)
+	columns := Transpose(Reshape(w, channels, taps), 1, 0) // [L,C]
 	length := sizeOf(x, 1)
 	for j := range taps {
 		at := g.Ints(int64(j))

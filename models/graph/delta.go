@@ -24,42 +24,42 @@ const chunk = 32
 // make solve (I + A) N = beta (v - e^G k S), where A is beta k k^T W below the diagonal.
 func DeltaRule(q, k, v, g, beta, state *Node) (o, last *Node) {
 	d := newDelta(q, k, v, g, beta, state)
-	rows := d.tokens
 	q, k, v = d.chunks(q, d.groups), d.chunks(k, d.groups), d.chunks(v, d.heads)
 	beta = d.chunks(Reshape(beta, 0, 0, d.heads, 1), d.heads)
-	g = d.chunks(Reshape(g, 0, 0, d.heads, 1), d.heads) // [n,B,H,C,1]
-	sum, w := CumSum(g, 3, false), between(g)
+	g = d.chunks(Reshape(g, 0, 0, d.heads, 1), d.heads)  // [n,B,H,C,1]
+	sum, decays := CumSum(g, 3, false), decaysBetween(g) // G and W
 	decay := Exp(sum)
-	inverse := unitInverse(d.perHead(MatMul(k, k, false, true, 1), Mul(Mul(w, beta), square(q.g, 1, below))))
-	u := MatMul(inverse, Mul(v, beta), false, false, 1)
-	r := MatMul(inverse, d.perHead(k, Mul(beta, decay)), false, false, 1)
-	whole := Slice(sum, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1)
+	inverse := unitInverse(d.mulShared(MatMul(k, k, plain, transposed, 1), Mul(Mul(decays, beta), chunkMatrix(q.g, 1, below))))
+	// N = fromValues - fromState S, with S the state before the chunk
+	fromValues := MatMul(inverse, Mul(v, beta), plain, plain, 1)
+	fromState := MatMul(inverse, d.mulShared(k, Mul(beta, decay)), plain, plain, 1)
+	totalDecay := Slice(sum, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1)
 	if state == nil {
 		state = d.zeroState(v)
 	}
-	after := Transpose(Slice(w, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1), 0, 1, 2, 4, 3)
-	last, states, n := Recurrence(state, Exp(whole), u, d.perHead(k, after), r, nil, false)
-	o = Add(MatMul(d.perHead(q, decay), states, false, false, 1),
-		MatMul(d.perHead(MatMul(q, k, false, true, 1), w), n, false, false, 1))
+	decaysToEnd := Transpose(Slice(decays, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1), 0, 1, 2, 4, 3)
+	last, states, corrections := Recurrence(state, Exp(totalDecay), fromValues, d.mulShared(k, decaysToEnd), fromState, nil, false)
+	o = Add(MatMul(d.mulShared(q, decay), states, plain, plain, 1),
+		MatMul(d.mulShared(MatMul(q, k, plain, transposed, 1), decays), corrections, plain, plain, 1))
 	o = Reshape(Transpose(o, 1, 0, 3, 2, 4), 0, -1, d.heads, d.width)
-	return Slice(o, o.g.Ints(0), d.length, 1, rows), last
+	return Slice(o, o.g.Ints(0), d.length, 1, d.tokens), last // without those that fill the last chunk
 }
 
-// between is W [...,C,C] for logarithms g [...,C,1] of the decay. W_ij adds up those after token j
-// alone: the difference of two running sums loses small ones that follow a large one.
-func between(g *Node) *Node {
-	all := func(value float32, f func(row, column int) bool) *Node { return square(g.g, value, f) }
+// decaysBetween is W [...,C,C] for logarithms g [...,C,1] of the decay: e^(G_i - G_j) for i >= j, else 0. For W_ij it
+// adds up those after token j alone: the difference of two running sums loses small ones that follow a large one.
+func decaysBetween(g *Node) *Node {
+	all := func(value float32, f func(row, column int) bool) *Node { return chunkMatrix(g.g, value, f) }
 	upTo := Mul(Transpose(g, 0, 1, 2, 4, 3), all(1, func(row, column int) bool { return column <= row }))
-	sums := reshapeLike(Gemm(Reshape(upTo, -1, chunk), all(1, below), nil, false, false), upTo)
+	sums := reshapeLike(Gemm(Reshape(upTo, -1, chunk), all(1, below), nil, plain, plain), upTo)
 	return Exp(Add(sums, all(-math.MaxFloat32/2, func(row, column int) bool { return column > row })))
 }
 
-// DeltaStep is DeltaRule for one token of each row, after those that led to state
-// [B,H,K,V]: T is 1. It has no chunks. As the operator of ONNX Runtime, which only CPUs have
-// and which has no gradient, it reads and writes the state once and not five times.
+// DeltaStep is DeltaRule for one token of each row, after those that led to state [B,H,K,V]: T is 1, and its formulas
+// are computed as they stand, without chunks. Where operator is set it is an operator of ONNX Runtime, which only
+// CPUs have and which has no gradient: that reads and writes the state once and not five times.
 func DeltaStep(q, k, v, g, beta, state *Node, operator bool) (o, now *Node) {
 	d := newDelta(q, k, v, g, beta, state)
-	repeat := func(x *Node) *Node { // [B,H,1,K]
+	repeat := func(x *Node) *Node { // [B,1,G,K] to [B,H,1,K], by a product with ones
 		ones := make([]float32, d.heads/d.groups)
 		for i := range ones {
 			ones[i] = 1
@@ -67,7 +67,7 @@ func DeltaStep(q, k, v, g, beta, state *Node, operator bool) (o, now *Node) {
 		x = Mul(Reshape(x, 0, d.groups, 1, d.keys), x.g.Floats(Dims(len(ones), 1), ones...))
 		return Reshape(x, 0, d.heads, 1, d.keys)
 	}
-	single := func(x *Node, width int) *Node { return Reshape(x, 0, d.heads, 1, width) }
+	perHead := func(x *Node, width int) *Node { return Reshape(x, 0, d.heads, 1, width) }
 	q, k = repeat(q), repeat(k)
 	if operator {
 		flat := func(x *Node) *Node { return Reshape(x, 0, 1, -1) }
@@ -76,10 +76,10 @@ func DeltaStep(q, k, v, g, beta, state *Node, operator bool) (o, now *Node) {
 			attr("q_num_heads", d.heads), attr("kv_num_heads", d.heads), attr("scale", float32(1)), attr("update_rule", "gated_delta"))
 		return Reshape(out[0], 0, 1, d.heads, d.width), out[1]
 	}
-	kept := Mul(state, Exp(single(g, 1)))
-	added := Mul(single(beta, 1), Sub(single(v, d.width), MatMul(k, kept, false, false, 1)))
-	now = Add(kept, Mul(Reshape(k, 0, d.heads, d.keys, 1), added))
-	return Reshape(MatMul(q, now, false, false, 1), 0, 1, d.heads, d.width), now
+	decayed := Mul(state, Exp(perHead(g, 1)))
+	added := Mul(perHead(beta, 1), Sub(perHead(v, d.width), MatMul(k, decayed, plain, plain, 1)))
+	now = Add(decayed, Mul(Reshape(k, 0, d.heads, d.keys, 1), added))
+	return Reshape(MatMul(q, now, plain, plain, 1), 0, 1, d.heads, d.width), now
 }
 
 // delta has the sizes of a DeltaRule.
@@ -122,14 +122,14 @@ func (d delta) chunks(x *Node, heads int) *Node {
 	return Transpose(Reshape(x, 0, -1, chunk, heads, x.shape[3].N), 1, 0, 3, 2, 4)
 }
 
-// perHead multiplies x [n,B,G,C,w], which the heads of a group share, with y [n,B,H,C,w] or [n,B,H,C,1].
-func (d delta) perHead(x, y *Node) *Node {
+// mulShared multiplies x [n,B,G,C,w], which the heads of a group share, with y [n,B,H,C,w] or [n,B,H,C,1].
+func (d delta) mulShared(x, y *Node) *Node {
 	if d.groups == d.heads {
 		return Mul(x, y)
 	}
 	w := x.shape[4].N
-	shared := Reshape(x, 0, 0, d.groups, 1, chunk, w)
-	return Reshape(Mul(shared, Reshape(y, 0, 0, d.groups, d.heads/d.groups, chunk, -1)), 0, 0, d.heads, chunk, w)
+	byGroup := Reshape(x, 0, 0, d.groups, 1, chunk, w)
+	return Reshape(Mul(byGroup, Reshape(y, 0, 0, d.groups, d.heads/d.groups, chunk, -1)), 0, 0, d.heads, chunk, w)
 }
 
 // zeroState is [B,H,K,V] for the chunks v of values [n,B,H,C,V].
@@ -139,8 +139,8 @@ func (d delta) zeroState(v *Node) *Node {
 	return g.call("Expand", "", v.elem, Shape{v.shape[1], {N: d.heads}, {N: d.keys}, {N: d.width}}, []*Node{g.fill(0, v), shape})
 }
 
-// square is a matrix [C,C] that has the value where f holds, and else 0.
-func square(g *Graph, value float32, f func(row, column int) bool) *Node {
+// chunkMatrix is a constant matrix [C,C] that has the value where f holds, and else 0.
+func chunkMatrix(g *Graph, value float32, f func(row, column int) bool) *Node {
 	v := make([]float32, chunk*chunk)
 	for i := range v {
 		if f(i/chunk, i%chunk) {
@@ -164,15 +164,15 @@ func unitInverse(a *Node) *Node {
 	g := a.g
 	// corners keeps what stands below the blocks of a size, in the blocks of twice the size.
 	corners := func(size int) *Node {
-		return Mul(a, square(g, 1, func(row, column int) bool {
+		return Mul(a, chunkMatrix(g, 1, func(row, column int) bool {
 			return row/(2*size) == column/(2*size) && row/size > column/size
 		}))
 	}
-	m := Sub(square(g, 1, func(row, column int) bool { return row == column }), corners(1))
+	m := Sub(chunkMatrix(g, 1, func(row, column int) bool { return row == column }), corners(1))
 	for size := 2; size < chunk; size *= 2 {
-		m = Sub(m, MatMul(m, MatMul(corners(size), m, false, false, 1), false, false, 1))
+		m = Sub(m, MatMul(m, MatMul(corners(size), m, plain, plain, 1), plain, plain, 1))
 	}
 	return m.composite("UnitInverse", []*Node{a}, func(dm *Node) []*Node { // dA = -M^T dM M^T
-		return []*Node{Mul(MatMul(m, MatMul(dm, m, false, true, 1), true, false, -1), square(g, 1, below))}
+		return []*Node{Mul(MatMul(m, MatMul(dm, m, plain, transposed, 1), transposed, plain, -1), chunkMatrix(g, 1, below))}
 	})
 }

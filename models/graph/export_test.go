@@ -15,8 +15,8 @@ func (g *Graph) Inputs() []*Node { return g.inputs }
 // Composites lists the rules of the composites in a graph.
 func (g *Graph) Composites() (names []string) {
 	for _, n := range g.nodes {
-		if n.unit != nil {
-			names = append(names, n.unit.rule)
+		if n.composed != nil {
+			names = append(names, n.composed.rule)
 		}
 	}
 	return names
@@ -30,7 +30,7 @@ func (g *Graph) OutputAll() {
 		taken[o.node] = true
 	}
 	for _, n := range g.nodes {
-		if n.call != nil && n.value == nil && !taken[n] {
+		if n.call != nil && n.stash == nil && !taken[n] {
 			g.Output("all."+n.call.op+Dim{N: n.id}.String(), n)
 		}
 	}

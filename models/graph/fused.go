@@ -12,7 +12,7 @@ import (
 
 // composite gives n its own gradient rule, which Gradient uses in place of the rules of the ops inside.
 func (n *Node) composite(rule string, in []*Node, vjp func(dy *Node) []*Node) *Node {
-	n.unit = &composite{rule: rule, in: in, vjp: vjp}
+	n.composed = &composite{rule: rule, in: in, vjp: vjp}
 	return n
 }
 
@@ -51,7 +51,7 @@ func Softplus(x *Node) *Node {
 	floats("Softplus", x)
 	wide, most := Cast(x, models.F64), x.g.Double(40)
 	large := GreaterOrEqual(wide, most)
-	y := Where(large, wide, Log(Add(Exp(Where(large, most, wide)), x.g.Double(1))))
+	y := Where(large, wide, Log(Add(Exp(Where(large, most, wide)), x.g.Double(1)))) // the inner one keeps Exp finite
 	return Cast(y, x.elem).composite("Softplus", []*Node{x}, func(dy *Node) []*Node {
 		return []*Node{Mul(dy, Sigmoid(x))}
 	})

@@ -56,9 +56,9 @@ func Gradient(outputs, seeds, wrt []*Node) []*Node {
 // not depend on n. A call with several outputs has one rule for all of them, which is applied at its first
 // output: the others have larger ids, so their adjoints are complete by then.
 func (n *Node) inputGradients(adjoint map[*Node]*Node) (in, grads []*Node) {
-	if n.unit != nil {
+	if n.composed != nil {
 		if dy := adjoint[n]; dy != nil {
-			return n.unit.in, n.unit.vjp(dy)
+			return n.composed.in, n.composed.vjp(dy)
 		}
 		return nil, nil
 	}
@@ -90,8 +90,8 @@ func (g *Graph) reachedFrom(from []*Node) []bool {
 	isReached := func(x *Node) bool { return x != nil && reached[x.id] }
 	for id, n := range g.nodes {
 		switch {
-		case n.unit != nil:
-			reached[id] = reached[id] || slices.ContainsFunc(n.unit.in, isReached)
+		case n.composed != nil:
+			reached[id] = reached[id] || slices.ContainsFunc(n.composed.in, isReached)
 		case n.call != nil:
 			reached[id] = reached[id] || slices.ContainsFunc(n.call.in, isReached)
 		}
@@ -105,7 +105,7 @@ func accumulate(a, b *Node) *Node {
 		return b
 	}
 	sum := Add(a, b)
-	sum.call.sum = true
+	sum.call.joinsGradients = true
 	return sum
 }
 
@@ -132,34 +132,35 @@ func (x *Node) Stash(stash *Node) {
 	if x.call == nil || stash.call != nil || stash.data.Raw != nil {
 		fail("Stash: %q is not an input, or what it holds is not computed", stash.name)
 	}
-	x.value = stash
+	x.stash = stash
 }
 
-// sumFirst sums over the first n axes, whose sizes become 1. See OrderSums.
+// sumFirst sums over the first n axes, whose sizes become 1. After OrderSums, and if the other sizes are numbers, it
+// is a matrix product with ones, which adds in a fixed order; else it is one ReduceSum for each axis.
 func sumFirst(x *Node, n int) *Node {
 	letters := func(d Dim) bool { return d.Letters != "" }
-	if !x.g.ordered || n == 0 || slices.ContainsFunc(x.shape[n:], letters) {
+	if !x.g.orderSums || n == 0 || slices.ContainsFunc(x.shape[n:], letters) {
 		for i := range n {
 			x = ReduceSum(x, i)
 		}
 		return x
 	}
-	sizes, rest := make([]int, len(x.shape)), 1
+	sizes, width := make([]int, len(x.shape)), 1
 	for i, d := range x.shape {
 		sizes[i] = 1
 		if i >= n {
 			sizes[i] = d.N
-			rest *= d.N
+			width *= d.N
 		}
 	}
-	const copies = 32 // number of the sums: a product with a vector has its own kernels, which were not tried for this
-	x = Reshape(x, -1, rest)
+	const copies = 32 // of the sum, of which one is read: products with a single row have other kernels, whose order was not tested
+	x = Reshape(x, -1, width)
 	ones := columnsLike(x, 1, copies)
-	return Reshape(Slice(Gemm(ones, x, nil, true, false), x.g.Ints(0), x.g.Ints(1), 0, 1), sizes...)
+	return Reshape(Slice(Gemm(ones, x, nil, transposed, plain), x.g.Ints(0), x.g.Ints(1), 0, 1), sizes...)
 }
 
-// sumTo sums a gradient over the axes along which its input was broadcast. 16-bit
-// gradients are summed in float32.
+// sumTo sums a gradient over the axes along which its input, like, was broadcast: those where like has the size 1,
+// and those in front that it lacks. 16-bit gradients are summed in float32.
 func sumTo(dy *Node, like *Node) *Node {
 	if dy.shape.equal(like.shape) {
 		return dy
@@ -169,12 +170,12 @@ func sumTo(dy *Node, like *Node) *Node {
 	}
 	extra := len(dy.shape) - len(like.shape)
 	broadcast := func(i int) bool { return i < extra || like.shape[i-extra].isOne() && !dy.shape[i].isOne() }
-	first := 0
-	for first < len(dy.shape)-1 && broadcast(first) {
-		first++
+	leading := 0
+	for leading < len(dy.shape)-1 && broadcast(leading) {
+		leading++
 	}
-	dy = sumFirst(dy, first)
-	for i := first; i < len(dy.shape); i++ {
+	dy = sumFirst(dy, leading)
+	for i := leading; i < len(dy.shape); i++ {
 		if broadcast(i) {
 			dy = ReduceSum(dy, i)
 		}

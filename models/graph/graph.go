@@ -19,26 +19,26 @@ import (
 
 // A Graph is under construction until Build returns.
 type Graph struct {
-	name    string
-	nodes   []*Node // in topological order: a node follows all nodes from which it is computed
-	inputs  []*Node
-	outputs []output
-	consts  []*Node               // constants; equal ones share a node
-	uses    map[string]models.Use // uses of ports by their names
-	ordered bool                  // set by OrderSums
-	turn    bool                  // set by TurnProducts
-	prefix  string                // stands in the names of values that have no other name
-	options map[string]string     // options of the Program
+	name         string
+	nodes        []*Node // in topological order: a node follows all nodes from which it is computed
+	inputs       []*Node
+	outputs      []output
+	consts       []*Node               // constants; equal ones share a node
+	uses         map[string]models.Use // uses of ports by their names
+	orderSums    bool                  // set by OrderSums
+	turnProducts bool                  // set by TurnProducts
+	prefix       string                // stands in the names of values that have no other name
+	options      map[string]string     // options of the Program
 }
 
 // OrderSums sums gradients of broadcast operands over the first axes by products with ones, if the other sizes
 // are numbers. The CUDA provider's kernel for ReduceSum over the first axes adds in any order, so that the last
 // bits of the sum change from run to run. (A transpose before the sum would not help: ONNX Runtime removes it.)
-func (g *Graph) OrderSums() { g.ordered = true }
+func (g *Graph) OrderSums() { g.orderSums = true }
 
 // TurnProducts makes Outer transpose an operand before a large product. ONNX Runtime's Gemm on the CPU reads a
 // transposed first operand again for every 128 columns of the result.
-func (g *Graph) TurnProducts() { g.turn = true }
+func (g *Graph) TurnProducts() { g.turnProducts = true }
 
 // An output is a node with the name by which a caller reads it.
 type output struct {
@@ -49,23 +49,23 @@ type output struct {
 
 // A Node is one value of a Graph: an input, a constant, or an output of a call.
 type Node struct {
-	g     *Graph
-	id    int    // its index in Graph.nodes
-	name  string // name of an input or a constant
-	elem  models.DType
-	shape Shape
-	call  *call       // the call that computes the node; nil for inputs and constants
-	value *Node       // the input that holds the value, if it is stashed
-	unit  *composite  // set if the gradient has its own rule and bypasses call
-	data  onnx.Tensor // elements of a constant
+	g        *Graph
+	id       int    // its index in Graph.nodes
+	name     string // name of an input or a constant
+	elem     models.DType
+	shape    Shape
+	call     *call       // the call that computes the node; nil for inputs and constants
+	stash    *Node       // the input that holds the value, if it is stashed
+	composed *composite  // set if the gradient has its own rule and bypasses call
+	data     onnx.Tensor // elements of a constant
 }
 
 // A call is one operator call; its outputs have successive ids.
 type call struct {
-	op, domain string
-	in, out    []*Node // in may hold nil for omitted inputs
-	attrs      []onnx.Attr
-	sum        bool // an Add that joins gradients
+	op, domain     string
+	in, out        []*Node // in may hold nil for omitted inputs
+	attrs          []onnx.Attr
+	joinsGradients bool // an Add that joins gradients
 }
 
 // A composite is an expression of several ops with its own gradient rule: vjp takes dL/dy of the expression's
@@ -260,8 +260,8 @@ func (g *Graph) Ints(v ...int64) *Node {
 
 // source returns the node that holds the value of n: n, or the input if n is stashed.
 func (n *Node) source() *Node {
-	if n.value != nil {
-		return n.value
+	if n.stash != nil {
+		return n.stash
 	}
 	return n
 }

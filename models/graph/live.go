@@ -20,18 +20,19 @@ func separateOutputs(g *Graph) {
 }
 
 // live marks, by id, the nodes that the outputs need; others are not written. It also returns the function that
-// names nodes in the encoded graph: inputs and outputs as the caller named them, all others by their id.
+// names nodes in the encoded graph: inputs and outputs as the caller named them, all others by their id. It fails if
+// two of them have one name.
 func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	needed = make([]bool, len(g.nodes))
 	names := make(map[*Node]string)
-	taken := make(map[string]bool)
+	outputNames := make(map[string]bool)
 	for _, o := range g.outputs {
 		// A stashed value is read from its input, so the output needs that input.
 		s := o.node.source()
-		if taken[o.name] || g.input(o.name) != nil {
+		if outputNames[o.name] || g.input(o.name) != nil {
 			fail("output %q has the name of an input or another output", o.name)
 		}
-		names[s], taken[o.name] = o.name, true
+		names[s], outputNames[o.name] = o.name, true
 		s.mark(needed)
 	}
 	return needed, func(n *Node) string {
@@ -93,24 +94,24 @@ func foldSums(g *Graph) {
 		}
 	}
 	for n := range g.calling(needed) {
-		if !n.call.sum {
+		if !n.call.joinsGradients {
 			continue
 		}
 		// Addition commutes, so the product may stand on either side.
-		a, b := n.call.in[0], n.call.in[1]
-		if !b.foldable(readers) {
-			a, b = b, a
+		sum, product := n.call.in[0], n.call.in[1]
+		if !product.foldable(readers) {
+			sum, product = product, sum
 		}
-		if b.foldable(readers) {
-			p := b.call
-			n.call = &call{op: p.op, in: []*Node{p.in[0], p.in[1], a}, out: []*Node{n}, attrs: p.attrs}
+		if product.foldable(readers) {
+			p := product.call
+			n.call = &call{op: p.op, in: []*Node{p.in[0], p.in[1], sum}, out: []*Node{n}, attrs: p.attrs}
 		}
 	}
 }
 
 // foldable reports whether n is a matrix product with one reader and no third operand.
 func (n *Node) foldable(readers []int) bool {
-	return n.value == nil && n.call != nil && n.call.op == "Gemm" && len(n.call.in) == 2 && readers[n.id] == 1
+	return n.stash == nil && n.call != nil && n.call.op == "Gemm" && len(n.call.in) == 2 && readers[n.id] == 1
 }
 
 // After is x, with the same bits, computed after all of before. An output that overwrites

@@ -115,6 +115,9 @@ func Cast(x *Node, to models.DType) *Node {
 	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
 }
 
+// Values of the parameters transA and transB of Gemm and MatMul.
+const plain, transposed = false, true
+
 // Gemm is op(a) op(b) + c for matrices, where op is the transpose if transA or transB asks for it: op(a) [m,k]
 // and op(b) [k,n] give [m,n]. c may be nil, a row [n] that is added to every row, or a matrix [m,n].
 func Gemm(a, b, c *Node, transA, transB bool) *Node {
@@ -122,7 +125,7 @@ func Gemm(a, b, c *Node, transA, transB bool) *Node {
 	if len(a.shape) != 2 || len(b.shape) != 2 {
 		fail("Gemm: %v and %v are not matrices", a.shape, b.shape)
 	}
-	m, n, attrs := turned("Gemm", a, b, transA, transB)
+	m, n, attrs := productSizes("Gemm", a, b, transA, transB)
 	in := []*Node{a, b}
 	s := Shape{m, n}
 	if c != nil {
@@ -137,7 +140,7 @@ func Gemm(a, b, c *Node, transA, transB bool) *Node {
 
 // turned returns the rows and columns of op(a) op(b), over the last two dimensions, and the
 // attributes for the transposes.
-func turned(op string, a, b *Node, transA, transB bool) (m, n Dim, attrs []onnx.Attr) {
+func productSizes(op string, a, b *Node, transA, transB bool) (m, n Dim, attrs []onnx.Attr) {
 	r := len(a.shape)
 	m, k, k2, n := a.shape[r-2], a.shape[r-1], b.shape[r-2], b.shape[r-1]
 	if transA {
@@ -154,7 +157,7 @@ func turned(op string, a, b *Node, transA, transB bool) (m, n Dim, attrs []onnx.
 
 // Linear is x w^T + b: x [N,in], w [out,in] as Hugging Face stores it, and b [out],
 // which may be nil, give [N,out].
-func Linear(x, w, b *Node) *Node { return Gemm(x, w, b, false, true) }
+func Linear(x, w, b *Node) *Node { return Gemm(x, w, b, plain, transposed) }
 
 // turnFrom is the least size of a result, in rows and in columns, for which Outer transposes
 // an operand first. For smaller results the transposes take longer than they save.
@@ -166,16 +169,16 @@ const turnFrom = 512
 // results, it is one Gemm.
 func Outer(d, x, c *Node) *Node {
 	large := func(n Dim) bool { return n.Letters != "" || n.N >= turnFrom }
-	if len(d.shape) != 2 || len(x.shape) != 2 || !d.g.turn || !large(d.shape[1]) || !large(x.shape[1]) {
-		return Gemm(d, x, c, true, false)
+	if len(d.shape) != 2 || len(x.shape) != 2 || !d.g.turnProducts || !large(d.shape[1]) || !large(x.shape[1]) {
+		return Gemm(d, x, c, transposed, plain)
 	}
 	// otherwise the runtime would fold the transpose into the product again
 	d.g.options = map[string]string{"optimization.disable_specified_optimizers": "GemmTransposeFusion"}
 	turned := func(x *Node) *Node { return Transpose(x, 1, 0) }
 	if m, n := d.shape[1], x.shape[1]; m.Letters == "" && (n.Letters != "" || m.N <= n.N) {
-		return Gemm(turned(d), x, c, false, false)
+		return Gemm(turned(d), x, c, plain, plain)
 	}
-	y := turned(Gemm(turned(x), d, nil, false, false))
+	y := turned(Gemm(turned(x), d, nil, plain, plain))
 	if c != nil {
 		y = Add(c, y)
 	}
@@ -195,7 +198,7 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 
 // product is MatMul of operands whose leading dimensions agree.
 func product(a, b *Node, transA, transB bool, alpha float64) *Node {
-	m, n, attrs := turned("MatMul", a, b, transA, transB)
+	m, n, attrs := productSizes("MatMul", a, b, transA, transB)
 	s := append(append(Shape{}, a.shape[:len(a.shape)-2]...), m, n)
 	if !transA && !transB && alpha == 1 {
 		return a.g.call("MatMul", "", a.elem, s, []*Node{a, b})
@@ -280,13 +283,13 @@ func TopK(x, k *Node, letter string) (values, indices *Node) {
 func Reshape(x *Node, sizes ...int) *Node {
 	operands("Reshape", x)
 	s := make(Shape, len(sizes))
-	known, rest := Dim{N: 1}, -1 // the product of the given sizes; where -1 stands
+	known, inferred := Dim{N: 1}, -1 // the product of the given sizes; where -1 stands
 	spec := make([]int64, len(sizes))
 	for i, n := range sizes {
 		spec[i] = int64(n)
 		switch {
-		case n == -1 && rest < 0:
-			rest = i
+		case n == -1 && inferred < 0:
+			inferred = i
 			continue
 		case n == 0 && i < len(x.shape):
 			s[i] = x.shape[i]
@@ -300,11 +303,11 @@ func Reshape(x *Node, sizes ...int) *Node {
 	// The number of elements stays equal. Sizes are products of letters, so a reshape
 	// that would lose or invent a token is found here and not when the graph runs.
 	left, ok := x.shape.size().over(known)
-	if !ok || rest < 0 && !left.isOne() {
+	if !ok || inferred < 0 && !left.isOne() {
 		fail("Reshape: %v to %v", x.shape, sizes)
 	}
-	if rest >= 0 {
-		s[rest] = left
+	if inferred >= 0 {
+		s[inferred] = left
 	}
 	return x.g.call("Reshape", "", x.elem, s, []*Node{x, x.g.Ints(spec...)})
 }
@@ -315,15 +318,15 @@ func reshapeLike(x, like *Node) *Node {
 	if x.shape.equal(like.shape) {
 		return x
 	}
-	spec, rest := make([]int, len(like.shape)), false
+	spec, inferred := make([]int, len(like.shape)), false
 	for i, d := range like.shape {
 		switch {
 		case d.Letters == "":
 			spec[i] = d.N
 		case i < len(x.shape) && x.shape[i] == d:
 			spec[i] = 0
-		case !rest:
-			spec[i], rest = -1, true
+		case !inferred:
+			spec[i], inferred = -1, true
 		default:
 			shape := x.g.call("Shape", "", models.I64, Dims(len(like.shape)), []*Node{like})
 			return x.g.call("Reshape", "", x.elem, like.shape, []*Node{x, shape})

@@ -40,8 +40,8 @@ func (p *Packing) unpack(x *Node) *Node {
 	return Gather(x, p.Rows)
 }
 
-// sum adds up the rows at the places of each token: rows [B,T,C] to packed tokens [N,C].
-// 16-bit rows are summed in float32.
+// sum adds up the rows at the places of each token: rows [B,T,C] to packed tokens [N,C]. The first M
+// tokens have several, summed by a product with Copied in its type, float32; the others have one.
 func (p *Packing) sum(x *Node) *Node {
 	if p.Copies == nil || p.Copied == nil {
 		fail("Unpack: the gradient needs Copies and Copied")
@@ -52,9 +52,9 @@ func (p *Packing) sum(x *Node) *Node {
 	}
 	width := x.fixed("Unpack", "the operand", 2)
 	flat := Reshape(x, -1, width)
-	first := MatMul(p.Copied, Cast(Gather(flat, p.Copies), p.Copied.elem), false, false, 1)
+	first := MatMul(p.Copied, Cast(Gather(flat, p.Copies), p.Copied.elem), plain, plain, 1)
 	first = Cast(Reshape(first, -1, width), x.elem)
-	own := Slice(p.Tokens, sizeOf(p.Copies, 0), sizeOf(p.Tokens, 0), 0, "O")
+	own := Slice(p.Tokens, sizeOf(p.Copies, 0), sizeOf(p.Tokens, 0), 0, "O") // the places of the tokens behind the first M
 	return concat(0, p.Tokens.shape[0], first, Gather(flat, own))
 }
 

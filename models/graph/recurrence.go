@@ -42,8 +42,8 @@ func Recurrence(s, g, u, l, m, y *Node, backward bool) (last, states, n *Node) {
 		input := func(name string, like *Node, shape Shape) *Node { return b.Input(prefix+name, like.elem, shape) }
 		state, g := input("S", s, s.shape), input("g", g, g.shape[1:])
 		u, l, m := input("u", u, u.shape[1:]), input("l", l, l.shape[1:]), input("m", m, m.shape[1:])
-		n := Sub(u, MatMul(m, state, false, false, 1))
-		next := Add(Mul(g, state), MatMul(l, n, true, false, 1))
+		n := Sub(u, MatMul(m, state, plain, plain, 1))
+		next := Add(Mul(g, state), MatMul(l, n, transposed, plain, 1))
 		if y != nil {
 			next = Add(next, input("y", y, y.shape[1:]))
 		}
@@ -67,18 +67,18 @@ func Recurrence(s, g, u, l, m, y *Node, backward bool) (last, states, n *Node) {
 	return out[0], out[1], out[2]
 }
 
-// scanVJP is the rule of Recurrence. With d the gradient of the state after a step, that
-// of N is e = dN + l d, and that of the state before the step is g d - m^T e + dS, where
-// dN and dS are the gradients of the results N and S.
+// scanVJP is the rule of Recurrence. With d the gradient of the state after a step, that of N is e = dN + l d, and
+// that of the state before the step is g d - m^T e + dS, where dN and dS are the gradients of the results N and S.
+// That is a Recurrence with d for S, e for N and the last step first.
 func scanVJP(c *call, dy []*Node) []*Node {
-	for _, i := range []int{0, 2} { // the last state and N
+	for _, i := range []int{0, 2} { // of the last state and N; that of the states may be nil
 		if dy[i] == nil {
 			dy[i] = ExpandLike(c.out[i].g.fill(0, c.out[i]), c.out[i])
 		}
 	}
 	l, m, states, n := c.in[3], c.in[4], c.out[1], c.out[2]
-	_, forward := c.attr("scan_input_directions").([]int64)
-	ds, after, e := Recurrence(dy[0], c.in[1], dy[2], Neg(m), Neg(l), dy[1], !forward)
+	_, backward := c.attr("scan_input_directions").([]int64)
+	ds, after, e := Recurrence(dy[0], c.in[1], dy[2], Neg(m), Neg(l), dy[1], !backward)
 	dg := ReduceSum(ReduceSum(Mul(after, states), -1), -2)
-	return []*Node{ds, dg, e, MatMul(n, after, false, true, 1), MatMul(e, states, false, true, -1), after}[:len(c.in)]
+	return []*Node{ds, dg, e, MatMul(n, after, plain, transposed, 1), MatMul(e, states, plain, transposed, -1), after}[:len(c.in)]
 }

@@ -143,17 +143,17 @@ func gemmVJP(c *call, dy []*Node) []*Node {
 	tA, tB := c.int("transA") == 1, c.int("transB") == 1
 	var da, db *Node
 	if tA {
-		da = Gemm(b, d, nil, tB, true)
+		da = Gemm(b, d, nil, tB, transposed)
 	} else {
-		da = Gemm(d, b, nil, false, !tB)
+		da = Gemm(d, b, nil, plain, !tB)
 	}
 	switch {
-	case tB && !tA:
+	case tB && !tA: // that of Linear's weights
 		db = Outer(d, a, nil)
 	case tB:
-		db = Gemm(d, a, nil, true, true)
+		db = Gemm(d, a, nil, transposed, transposed)
 	default:
-		db = Gemm(a, d, nil, !tA, false)
+		db = Gemm(a, d, nil, !tA, plain)
 	}
 	if len(c.in) == 2 {
 		return []*Node{da, db}
@@ -167,14 +167,14 @@ func matMulVJP(c *call, dy []*Node) []*Node {
 	tA, tB := c.int("transA") == 1, c.int("transB") == 1
 	var da, db *Node
 	if tA {
-		da = MatMul(b, d, tB, true, alpha)
+		da = MatMul(b, d, tB, transposed, alpha)
 	} else {
-		da = MatMul(d, b, false, !tB, alpha)
+		da = MatMul(d, b, plain, !tB, alpha)
 	}
 	if tB {
-		db = MatMul(d, a, true, tA, alpha)
+		db = MatMul(d, a, transposed, tA, alpha)
 	} else {
-		db = MatMul(a, d, !tA, false, alpha)
+		db = MatMul(a, d, !tA, plain, alpha)
 	}
 	return []*Node{da, db}
 }

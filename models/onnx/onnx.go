@@ -144,7 +144,7 @@ type Dim struct {
 	Param string
 }
 
-// Encode returns the ModelProto.
+// Encode returns the ModelProto. Here and in each append the numbers are those of the message's fields in onnx.proto3.
 func (m Model) Encode() []byte {
 	var b []byte
 	b = appendInt(b, 1, irVersion)
@@ -191,34 +191,34 @@ func (n Node) append(b []byte) []byte {
 	return appendOptional(b, 7, n.Domain)
 }
 
-// append writes an AttributeProto; field 20 is its type.
+// append writes an AttributeProto; its field 20 says of which type the value is, by AttributeType.
 func (a Attr) append(b []byte) []byte {
 	b = appendString(b, 1, a.Name)
 	switch v := a.Value.(type) {
 	case float32:
 		b = protowire.AppendTag(b, 2, protowire.Fixed32Type)
 		b = protowire.AppendFixed32(b, math.Float32bits(v))
-		return appendInt(b, 20, 1)
+		return appendInt(b, 20, 1) // FLOAT
 	case int64:
 		b = appendInt(b, 3, v)
-		return appendInt(b, 20, 2)
+		return appendInt(b, 20, 2) // INT
 	case string:
 		b = appendString(b, 4, v)
-		return appendInt(b, 20, 3)
+		return appendInt(b, 20, 3) // STRING
 	case Graph:
 		b = appendMessage(b, 6, v.append)
-		return appendInt(b, 20, 5)
+		return appendInt(b, 20, 5) // GRAPH
 	case []float32:
 		for _, f := range v {
 			b = protowire.AppendTag(b, 7, protowire.Fixed32Type)
 			b = protowire.AppendFixed32(b, math.Float32bits(f))
 		}
-		return appendInt(b, 20, 6)
+		return appendInt(b, 20, 6) // FLOATS
 	case []int64:
 		for _, i := range v {
 			b = appendInt(b, 8, i)
 		}
-		return appendInt(b, 20, 7)
+		return appendInt(b, 20, 7) // INTS
 	}
 	panic("onnx: attribute " + a.Name + " has a type that is not supported")
 }

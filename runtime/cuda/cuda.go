@@ -19,9 +19,8 @@ type provider struct {
 	// driver describes each GPU that the NVIDIA driver shows. version is the newest CUDA
 	// that it supports, as 1000*major + 10*minor.
 	driver func() (gpus []string, version int, err error)
-	// preload loads a library by its path or by a name that the system's loader finds, so
-	// that later libraries which need that name get this library. It returns the
-	// library's path.
+	// preload loads a library by its path or by a name that the system's loader finds, so that later libraries which
+	// need that name get this library. It returns the library's path.
 	preload func(name string) (path string, err error)
 	// dirs returns further folders to look for libraries in.
 	dirs func(context.Context) []string

@@ -14,8 +14,7 @@ import (
 // plain, if set in the environment, disables the kernels, to measure what they gain.
 const plain = "ONERING_NO_KERNELS"
 
-// addKernels lets a Backend use the kernels of package kernels. If that is impossible, it
-// calls notice.
+// addKernels lets a Backend use the kernels of package kernels. If that is impossible, it calls notice.
 func addKernels(b *runtime.Backend, m *memory, number int, notice func(string)) {
 	var k *kernels.Device
 	err := fmt.Errorf("%s is set", plain)

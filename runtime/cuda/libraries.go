@@ -28,9 +28,8 @@ const (
 	ncclLibrary    = "libnccl.so.2"
 )
 
-// cudaLibraries are the libraries that the CUDA provider of the pinned version
-// needs, in the order in which they must be loaded, and where each comes from.
-// ONNX Runtime opens cuDNN by name when a kernel first needs it.
+// cudaLibraries are the libraries that the CUDA provider of the pinned version needs, in the order in which they must
+// be loaded, and where each comes from. ONNX Runtime opens cuDNN by name when a kernel first needs it.
 var cudaLibraries = []struct{ name, from string }{
 	{driverLibrary, "the NVIDIA driver"},
 	{runtimeLibrary, "CUDA 13, or pip's nvidia-cuda-runtime"},
@@ -43,9 +42,8 @@ var cudaLibraries = []struct{ name, from string }{
 // nvidia matches the names of NVIDIA's libraries.
 var nvidia = regexp.MustCompile(`^lib(cu|nv)`)
 
-// needs lists the NVIDIA libraries that the provider at path was linked
-// with, and cuDNN, in the order in which they must be loaded. If path is "" the
-// list is that of the pinned version.
+// needs lists the NVIDIA libraries that the provider at path was linked with, and cuDNN, in the order in which they
+// must be loaded. If path is "" the list is that of the pinned version.
 func needs(path string) ([]string, error) {
 	var known []string
 	for _, l := range cudaLibraries {
@@ -115,8 +113,7 @@ func cudaDirs(ctx context.Context) []string {
 	return dirs
 }
 
-// pythonPath returns the folders in which the Python on the PATH looks for packages, nil
-// if there is no Python.
+// pythonPath returns the folders in which the Python on the PATH looks for packages, nil if there is no Python.
 func pythonPath(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

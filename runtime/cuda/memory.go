@@ -17,8 +17,7 @@ import (
 	"onering/runtime"
 )
 
-// A memory is the memory of one GPU. It and the CUDA provider use the same CUDA stream,
-// which orders their work.
+// A memory is the memory of one GPU. It and the CUDA provider use the same CUDA stream, which orders their work.
 type memory struct {
 	id     C.int
 	stream unsafe.Pointer
@@ -29,7 +28,7 @@ type memory struct {
 	find func(context.Context) (path string, err error)
 }
 
-// Open opens a GPU.
+// Open opens a GPU: its memory with a stream, pinned memory for copies if there is any, the provider's settings and our kernels.
 func (c *provider) Open(o runtime.Options, number int, _ string) (*runtime.Backend, error) {
 	m, err := openMemory(runtimeLibrary, number)
 	if err != nil {
@@ -41,7 +40,7 @@ func (c *provider) Open(o runtime.Options, number int, _ string) (*runtime.Backe
 	if err := m.pin(); err != nil && o.Notice != nil {
 		o.Notice(fmt.Sprintf("copies between cuda:%d and the host are slower than they could be, through memory that is not pinned: %v", number, err))
 	}
-	settings := settings(number, o.TF32)
+	settings := providerSettings(number, o.TF32)
 	b := &runtime.Backend{
 		Driver: m, NCCL: m.link, Kind: "Cuda", ID: number, Execution: "CUDAExecutionProvider",
 		Append: func(functions, options unsafe.Pointer) error { return m.use(functions, options, settings) },
@@ -50,15 +49,13 @@ func (c *provider) Open(o runtime.Options, number int, _ string) (*runtime.Backe
 	return b, nil
 }
 
-// settings returns those of the CUDA provider.
-func settings(id int, tf32 bool) map[string]string {
+// providerSettings returns the settings of the CUDA provider for a GPU.
+func providerSettings(id int, tf32 bool) map[string]string {
 	settings := map[string]string{
 		"device_id": strconv.Itoa(id),
-		// Allocators grow by the requested size. By default they double, which could hold
-		// twice the memory in use.
+		// Allocators grow by the requested size. By default they double, which could hold twice the memory in use.
 		"arena_extend_strategy": "kSameAsRequested",
-		// TF32 has 11 bits of precision. Without it log-probs and gradients can be
-		// compared with the CPU's.
+		// TF32 has 11 bits of precision. Without it log-probs and gradients can be compared with the CPU's.
 		"use_tf32":                  "0",
 		"do_copy_in_default_stream": "1", // all work on one stream
 		"cudnn_conv_algo_search":    "DEFAULT",
@@ -69,8 +66,7 @@ func settings(id int, tf32 bool) map[string]string {
 	return settings
 }
 
-// use adds the CUDA provider to the options of a session. Nodes for which it has no kernel
-// run on the CPU.
+// use adds the CUDA provider to the options of a session. Nodes for which it has no kernel run on the CPU.
 func (m *memory) use(functions, options unsafe.Pointer, settings map[string]string) error {
 	var keys, values []*C.char
 	for k, v := range settings {
@@ -121,8 +117,7 @@ func (m *memory) Alloc(bytes int) (at unsafe.Pointer, err error) {
 
 func (m *memory) Free(at unsafe.Pointer) { C.onering_cuda_free(m.id, at) }
 
-// unpinned, if set in the environment, disables pinned memory for copies, to measure what
-// it gains.
+// unpinned, if set in the environment, disables pinned memory for copies, to measure what it gains.
 const unpinned = "ONERING_UNPINNED"
 
 // The directions of copies, as CUDA numbers them.
@@ -131,8 +126,7 @@ const (
 	toHost   = 2
 )
 
-// pin allocates the memory through which large copies go. Like the stream, it exists
-// until the process ends.
+// pin allocates the memory through which large copies go. Like the stream, it exists until the process ends.
 func (m *memory) pin() error {
 	if os.Getenv(unpinned) != "" {
 		return fmt.Errorf("%s is set", unpinned)

@@ -32,8 +32,8 @@ func newPinned(at unsafe.Pointer) *pinned {
 // stages reports whether a copy of so many bytes should go through p, which may be nil.
 func (p *pinned) stages(bytes int) bool { return p != nil && bytes >= pinnedFrom }
 
-// up copies to a device. start begins to copy a piece to byte at of the place, and wait
-// returns when it has been copied.
+// up copies from to a device, by the two pieces in turn. start begins to copy a piece to byte at of the target, and
+// wait returns when it has been copied.
 func (p *pinned) up(from []byte, start func(at int, piece []byte) error, wait func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +51,8 @@ func (p *pinned) up(from []byte, start func(at int, piece []byte) error, wait fu
 	return wait()
 }
 
-// down copies from a device. start begins to copy from byte at of the place to a piece.
+// down copies from a device to to, by the two pieces in turn. start begins to copy from byte at of the source to a
+// piece, and wait returns when it has been copied.
 func (p *pinned) down(to []byte, start func(piece []byte, at int) error, wait func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +64,7 @@ func (p *pinned) down(to []byte, start func(piece []byte, at int) error, wait fu
 				return err
 			}
 		}
-		copyAtOnce(to[done:], before)
+		copyAtOnce(to[done:], before) // while the device moves the next piece
 		done += len(before)
 		at += len(piece)
 		before = piece

@@ -32,9 +32,8 @@ func (r *report) lacks(format string, args ...any) {
 	r.missing = append(r.missing, fmt.Sprintf(format, args...))
 }
 
-// Report looks for the libraries that the CUDA provider beside library needs, first where
-// the system's loader looks and then in folders that it may not know, and loads what it
-// finds, so that the provider finds it too.
+// Report looks for the libraries that the CUDA provider beside library needs, first where the system's loader looks
+// and then in folders that it may not know, and loads what it finds, so that the provider finds it too.
 func (c *provider) Report(ctx context.Context, library string, number int, told bool) runtime.Report {
 	r := report{devices: []string{}, libraries: map[string]string{}, missing: []string{}}
 	if goruntime.GOOS != "linux" {

@@ -16,12 +16,11 @@ import (
 // domain is the domain of our operators.
 const domain = "onering"
 
-// A rule replaces some nodes of a graph by one of ours. from are nodes "Op inputs ->
-// outputs", in which each name stands for the same value everywhere, "_" for any one, and
-// a node may have more inputs than stated if these end with "...". Intermediate values
-// may have no other uses. A node with = before its name may have some, and is removed
-// once nothing reads its results. Wide and Narrow are casts to float32 and to 16 bits,
-// and NT, TN and NN products Gemm, with T for a transposed operand.
+// A rule replaces some nodes of a graph by one of ours. from are nodes "Op inputs -> outputs", in which each name
+// stands for the same value everywhere, "_" for any one, and a node may have more inputs than stated if these end
+// with "...". Intermediate values may have no other uses. A node with = before its name may have some, and is removed
+// once nothing reads its results. Wide and Narrow are casts to float32 and to 16 bits, and NT, TN and NN products
+// Gemm, with T for a transposed operand.
 type rule struct {
 	from, to string
 	where    func(g *fused, v map[string]string) (attrs []onnx.Attr, ok bool)
@@ -34,8 +33,7 @@ const perHead = `=FusedMatMul qs ks -> b; =Reshape qt _ -> qs; =Transpose qr -> 
 // outerOnto is the pattern of a matrix's gradient that is added to the running one.
 var outerOnto = rule{"Add s c -> y; Wide p -> c; TN d x -> p", "OuterOnto d x s -> y", narrow("x")}
 
-// rules are tried in order, each everywhere. Later rules may match the results of earlier
-// ones.
+// rules are tried in order, each everywhere. Later rules may match the results of earlier ones.
 var rules = []rule{
 	{"Add s c -> y; Wide p -> c; NT x w -> p", "ProductOnto x w s -> y", narrow("x")},
 	outerOnto,
@@ -69,8 +67,8 @@ var rules = []rule{
 	{"NT x w -> y", "Product x w -> y", narrow("x")},
 }
 
-// single lists operators that exist only in float32; names of others end with their type.
-var single = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGrad": true, "FloatUnpack": true, "FloatAttend": true, "FloatProduct": true}
+// floatOnly lists operators that exist only in float32; names of others end with their type.
+var floatOnly = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGrad": true, "FloatUnpack": true, "FloatAttend": true, "FloatProduct": true}
 
 // headRules are the rules for the head's gradient, where each row has one place in at.
 var headRules = []rule{
@@ -83,9 +81,9 @@ var headRules = []rule{
 	{"ScatterND d at own -> y; Mul e n -> d; Exp l -> e; Neg w -> n; Sub x z -> l", "HeadGrad x z w at own -> y", nil},
 }
 
-// heads are graphs in which one operator computes everything after the logits, by the
-// operator's ports.
-var heads = map[string]string{
+// headOperators are graphs in which one operator computes everything after the logits: "Op inputs -> outputs", by
+// the names of the graph's ports; the logits come before the inputs.
+var headOperators = map[string]string{
 	"sample.draw":   "Choose " + ports.InverseTemperature + " " + ports.Uniforms + " -> " + ports.NextTokens + " " + ports.LogProb + " " + ports.Entropy,
 	"sample.greedy": "Choose " + ports.InverseTemperature + " -> " + ports.NextTokens + " " + ports.LogProb + " " + ports.Entropy,
 	"head.forward":  "HeadSums " + ports.LogSumExp + " " + ports.MeanLogit + " -> " + ports.LogSumExpOut + " " + ports.MeanLogitOut,
@@ -94,7 +92,7 @@ var heads = map[string]string{
 // fuseAll returns p with our operators in place of groups of nodes, or of slower nodes.
 // They round less, since intermediate values are not rounded to 16 bits.
 func fuseAll(p models.Program) models.Program {
-	if op, ok := heads[p.Name]; ok {
+	if op, ok := headOperators[p.Name]; ok {
 		return withHead(p, op)
 	}
 	if p.Name == "head.backward" {
@@ -126,35 +124,36 @@ func open(p models.Program) *fused {
 	return g
 }
 
-// prune removes nodes whose results are not read.
+// prune removes nodes whose results are not read, and those that only such nodes read.
 func (g *fused) prune() {
 	g.index()
-	kept := len(g.Nodes)
+	first := len(g.Nodes) // of the nodes that stay, which move to the end of the list
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := g.Nodes[i]
 		if slices.ContainsFunc(n.Outputs, func(out string) bool { return g.uses[out] > 0 }) {
-			kept--
-			g.Nodes[kept] = n
+			first--
+			g.Nodes[first] = n
 			continue
 		}
-		for _, in := range n.Inputs {
+		for _, in := range n.Inputs { // made by earlier nodes, which the loop visits later
 			g.uses[in]--
 		}
 	}
-	g.Nodes = g.Nodes[kept:]
+	g.Nodes = g.Nodes[first:]
 }
 
 // mostTokens is the largest number of logits for the kernel that chooses a token.
 const mostTokens = 1 << 18
 
-// withHead returns a graph with op in place of all nodes after the product of the logits.
+// withHead returns a graph with op, one of headOperators, in place of all nodes after the product of the logits. The
+// graph stays as it is if the product is not of its first input, or the vocabulary is too large for the kernel.
 func withHead(p models.Program, op string) models.Program {
 	head := slices.IndexFunc(p.Nodes, func(n onnx.Node) bool { return kindOf(n, "NT") == "NT" })
-	if head < 0 || p.Nodes[head].Inputs[0] != p.Inputs[0].Name { // the operands of the product are swapped
+	if head < 0 || p.Nodes[head].Inputs[0] != p.Inputs[0].Name { // or the operands of the product are swapped
 		return p
 	}
 	for _, in := range p.Inputs {
-		if in.Name == p.Nodes[head].Inputs[1] {
+		if in.Name == p.Nodes[head].Inputs[1] { // the head's matrix [V,D]
 			if v, err := strconv.Atoi(in.Shape[0]); err == nil && v > mostTokens {
 				return p
 			}
@@ -171,19 +170,19 @@ func withHead(p models.Program, op string) models.Program {
 // A fused is a graph while rules change it.
 type fused struct {
 	models.Program
-	narrow models.DType // the graph's 16-bit type
-	any    bool         // whether operators take rows of any width, as the host's do
-	ports  map[string]models.Port
-	made   map[string]int // the node that computes a value
-	uses   map[string]int // how many inputs and graph outputs use a value
+	narrow   models.DType // the graph's 16-bit type
+	anyWidth bool         // whether operators take rows of any width, as the host's do
+	ports    map[string]models.Port
+	madeBy   map[string]int // the number of the node that computes a value
+	uses     map[string]int // how many inputs and graph outputs use a value
 }
 
-// index computes made and uses again.
+// index computes madeBy and uses again.
 func (g *fused) index() {
-	g.made, g.uses = map[string]int{}, map[string]int{}
+	g.madeBy, g.uses = map[string]int{}, map[string]int{}
 	for i, n := range g.Nodes {
 		for _, out := range n.Outputs {
-			g.made[out] = i
+			g.madeBy[out] = i
 		}
 		for _, in := range n.Inputs {
 			g.uses[in]++
@@ -194,7 +193,8 @@ func (g *fused) index() {
 	}
 }
 
-// apply applies a rule wherever it holds.
+// apply applies a rule wherever it holds: it replaces the nodes that match its pattern by one operator, with the
+// values that the rule's names stand for and, where its condition holds, the attributes from that.
 func (g *fused) apply(r rule) {
 	g.index()
 	var pattern [][]string
@@ -202,10 +202,10 @@ func (g *fused) apply(r rule) {
 		pattern = append(pattern, strings.Fields(text))
 	}
 	to := strings.Fields(r.to)
-	gone := map[int]bool{}
+	replaced := map[int]bool{}
 	for i := range g.Nodes {
 		m := &match{g: g, values: map[string]string{}, nodes: map[int]bool{}}
-		if gone[i] || !m.node(pattern[0], i) || !m.rest(pattern[1:]) || m.overlaps(gone) || !m.closed(to) {
+		if replaced[i] || !m.matchNode(pattern[0], i) || !m.matchRest(pattern[1:]) || m.overlaps(replaced) || !m.selfContained(to) {
 			continue
 		}
 		node := onnx.Node{Domain: domain, Name: g.Nodes[i].Name}
@@ -216,7 +216,7 @@ func (g *fused) apply(r rule) {
 			}
 		}
 		node.Op = to[0]
-		if !single[to[0]] {
+		if !floatOnly[to[0]] {
 			node.Op += map[models.DType]string{models.BF16: "BFloat16", models.F16: "Float16"}[g.narrow]
 		}
 		arrow := slices.Index(to, "->")
@@ -228,24 +228,23 @@ func (g *fused) apply(r rule) {
 		}
 		last := i
 		for n := range m.nodes {
-			gone[n] = true
+			replaced[n] = true
 			last = max(last, n)
 		}
-		delete(gone, last) // where all inputs exist already
+		delete(replaced, last) // the operator takes the place of the last, where all inputs exist already
 		g.Nodes[last] = node
 	}
-	kept := g.Nodes[:0]
+	rest := g.Nodes[:0]
 	for i, n := range g.Nodes {
-		if !gone[i] {
-			kept = append(kept, n)
+		if !replaced[i] {
+			rest = append(rest, n)
 		}
 	}
-	g.Nodes = inOrder(kept)
+	g.Nodes = inOrder(rest)
 }
 
-// inOrder sorts nodes so that each follows the nodes of its inputs, and otherwise keeps their
-// order: a new node, in the place of the last node that it replaces, may compute values for earlier
-// ones.
+// inOrder sorts nodes so that each follows the nodes of its inputs, and otherwise keeps their order: a new node, in
+// the place of the last node that it replaces, may compute values for earlier ones.
 func inOrder(nodes []onnx.Node) []onnx.Node {
 	made := map[string]int{}
 	for i, n := range nodes {
@@ -277,19 +276,20 @@ func inOrder(nodes []onnx.Node) []onnx.Node {
 type match struct {
 	g      *fused
 	values map[string]string
-	nodes  map[int]bool
+	nodes  map[int]bool // the nodes that the rule replaces, by number
 }
 
-// rest matches the further nodes of a pattern.
-func (m *match) rest(pattern [][]string) bool {
+// matchRest matches the further nodes of a pattern, by trying all nodes for each; a failure takes its names and nodes
+// back. A node whose first output has a value already can only be the one that makes it.
+func (m *match) matchRest(pattern [][]string) bool {
 	if len(pattern) == 0 {
 		return true
 	}
 	p := pattern[0]
 	try := func(i int) bool {
 		before := maps.Clone(m.values)
-		if !m.nodes[i] && m.node(p, i) {
-			if m.rest(pattern[1:]) {
+		if !m.nodes[i] && m.matchNode(p, i) {
+			if m.matchRest(pattern[1:]) {
 				return true
 			}
 			delete(m.nodes, i)
@@ -297,8 +297,8 @@ func (m *match) rest(pattern [][]string) bool {
 		m.values = before
 		return false
 	}
-	if name, known := m.values[p[slices.Index(p, "->")+1]]; known {
-		i, made := m.g.made[name]
+	if name, known := m.values[p[slices.Index(p, "->")+1]]; known { // by the pattern's first output
+		i, made := m.g.madeBy[name]
 		return made && try(i)
 	}
 	for i := range m.g.Nodes {
@@ -309,32 +309,32 @@ func (m *match) rest(pattern [][]string) bool {
 	return false
 }
 
-// node matches node i with one node of a pattern.
-func (m *match) node(p []string, i int) bool {
+// matchNode matches node i with one node of a pattern, "Op inputs -> outputs". A node with = before Op is not replaced.
+func (m *match) matchNode(p []string, i int) bool {
 	n, arrow := m.g.Nodes[i], slices.Index(p, "->")
-	op, stays := strings.CutPrefix(p[0], "=")
+	op, shared := strings.CutPrefix(p[0], "=") // perhaps read elsewhere, so it stays
 	if kindOf(n, op) != op {
 		return false
 	}
 	in, out := p[1:arrow], p[arrow+1:]
 	inputs := n.Inputs
-	if len(in) > 1 && in[len(in)-1] == "..." {
+	if len(in) > 1 && in[len(in)-1] == "..." { // further inputs match anything
 		if in = in[:len(in)-1]; len(inputs) > len(in) {
 			inputs = inputs[:len(in)]
 		}
 	}
-	if !m.bind(in, inputs) || !m.bind(out, n.Outputs) {
+	if !m.bindNames(in, inputs) || !m.bindNames(out, n.Outputs) {
 		return false
 	}
-	if !stays {
+	if !shared {
 		m.nodes[i] = true
 	}
 	return true
 }
 
-// bind notes the values that names of a pattern stand for; it reports false if a name stands for another one
+// bindNames notes the values that names of a pattern stand for; it reports false if a name stands for another one
 // already. The name _ fits all.
-func (m *match) bind(names, values []string) bool {
+func (m *match) bindNames(names, values []string) bool {
 	if len(names) != len(values) {
 		return false
 	}
@@ -350,18 +350,18 @@ func (m *match) bind(names, values []string) bool {
 	return true
 }
 
-func (m *match) overlaps(gone map[int]bool) bool {
+func (m *match) overlaps(replaced map[int]bool) bool {
 	for i := range m.nodes {
-		if gone[i] {
+		if replaced[i] {
 			return true
 		}
 	}
 	return false
 }
 
-// closed reports whether the values that the nodes compute are results or are used only
-// by these nodes.
-func (m *match) closed(to []string) bool {
+// selfContained reports whether the values that the replaced nodes compute are results, which the rule's right side
+// to names, or are used only by these nodes.
+func (m *match) selfContained(to []string) bool {
 	results := map[string]bool{}
 	for _, name := range to[slices.Index(to, "->")+1:] {
 		results[m.values[name]] = true
@@ -382,7 +382,8 @@ func (m *match) closed(to []string) bool {
 	return true
 }
 
-// kindOf returns the name of a node in patterns; like is a name that it may have.
+// kindOf returns the name of a node in patterns. A Gemm without a scale has one of NT, TN and NN only if like is one
+// of these, for a pattern that asks for it; else it is Gemm.
 func kindOf(n onnx.Node, like string) string {
 	switch {
 	case n.Domain == domain:
@@ -434,20 +435,21 @@ func narrowType(p models.Program) models.DType {
 
 func isNarrow(d models.DType) bool { return d == models.BF16 || d == models.F16 }
 
-// typeOf returns the type of a value: most operators have the type of their first operand.
+// typeOf returns the type of a value, Invalid if that is unknown: that of a port or a cast, that of our operators'
+// results, or else that of the node's first operand, which most operators of ONNX keep.
 func (g *fused) typeOf(name string) models.DType {
 	for {
 		if p, ok := g.ports[name]; ok {
 			return p.DType
 		}
-		i, ok := g.made[name]
+		i, ok := g.madeBy[name]
 		if !ok || len(g.Nodes[i].Inputs) == 0 {
 			return models.Invalid
 		}
 		if n := g.Nodes[i]; n.Op == "Cast" {
 			return castTo(n)
 		} else if n.Domain == domain {
-			if strings.HasSuffix(kindOf(n, ""), "Onto") || wideResults[kindOf(n, "")] {
+			if op := kindOf(n, ""); strings.HasSuffix(op, "Onto") || floatOnly[op] || floatResults[op] {
 				return models.F32
 			}
 			return g.narrow
@@ -457,17 +459,17 @@ func (g *fused) typeOf(name string) models.DType {
 	}
 }
 
-// wideResults are operators of ours with results in float32.
-var wideResults = map[string]bool{"NormGrad": true, "Logits": true, "RowDots": true, "HeadSums": true, "HeadGrad": true,
-	"MaskedSoftmax": true, "SoftmaxGrad": true, "FloatUnpack": true, "FloatAttend": true, "FloatProduct": true}
+// floatResults are operators of ours on 16-bit operands with results in float32.
+var floatResults = map[string]bool{"NormGrad": true, "Logits": true, "RowDots": true, "HeadSums": true}
 
-// width returns the last dimension of a value if a port, a product or a constant states it, else 0.
+// width returns the last dimension of a value if a port, a product or a constant states it, else 0. It goes back over
+// operators that keep it.
 func (g *fused) width(name string) int {
 	for {
 		if port, ok := g.ports[name]; ok {
 			return lastOf(port.Shape, len(port.Shape)-1)
 		}
-		i, ok := g.made[name]
+		i, ok := g.madeBy[name]
 		if !ok {
 			return 0
 		}
@@ -479,7 +481,7 @@ func (g *fused) width(name string) int {
 			return lastOf(g.ports[n.Inputs[1]].Shape, 1)
 		case kind == "Reshape":
 			to := g.ints(n.Inputs[1])
-			return max(0, int(slices.Concat([]int64{0}, to)[len(to)]))
+			return max(0, int(slices.Concat([]int64{0}, to)[len(to)])) // its last size; 0 if it has none or that is -1
 		case kind != "Turn" && kind != "CausalAttention" && kind != "CausalAttentionGrad" && kind != "Cast" && kind != "Narrow":
 			return 0
 		}
@@ -496,8 +498,8 @@ func lastOf(shape []string, i int) int {
 	return n
 }
 
-// A condition decides whether a rule applies, and returns its operator's attributes. v maps a rule's names to the graph's
-// values.
+// A condition decides whether a rule applies, and returns its operator's attributes. v maps a rule's names to the
+// graph's values.
 type condition = func(g *fused, v map[string]string) ([]onnx.Attr, bool)
 
 // narrow demands a value of 16 bits.
@@ -519,16 +521,17 @@ func eights(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow(name)(g, v)
 		w := g.width(v[name])
-		return nil, ok && (g.any || w > 0 && w%8 == 0)
+		return nil, ok && (g.anyWidth || w > 0 && w%8 == 0)
 	}
 }
 
-// turns demands heads whose width is a multiple of 16, all of which is turned.
+// turns demands a rotary embedding of 16 bits that turns whole heads, on a device of a width that is a multiple of
+// 16. sign is -1 if they are turned back.
 func turns(sign int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow("x")(g, v)
 		half := lastOf(g.ports[v["cos"]].Shape, 1)
-		return []onnx.Attr{{Name: "turned", Value: sign}}, ok && !has(g.Nodes[g.made[v["b"]]], "rotary_embedding_dim") && half > 0 && (g.any || half%8 == 0)
+		return []onnx.Attr{{Name: "turned", Value: sign}}, ok && !has(g.Nodes[g.madeBy[v["b"]]], "rotary_embedding_dim") && half > 0 && (g.anyWidth || half%8 == 0)
 	}
 }
 
@@ -541,7 +544,7 @@ func has(n onnx.Node, names ...string) bool {
 func rowsOf(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := eights("x")(g, v)
-		return nil, ok && g.typeOf(v["x"]) == g.narrow && attr(g.Nodes[g.made[v[name]]], "axis") == 0
+		return nil, ok && g.typeOf(v["x"]) == g.narrow && attr(g.Nodes[g.madeBy[v[name]]], "axis") == 0
 	}
 }
 
@@ -550,20 +553,20 @@ func masks(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		mask := v[name]
 		for {
-			i, made := g.made[mask]
+			i, made := g.madeBy[mask]
 			if !made || g.Nodes[i].Op != "Slice" {
 				break
 			}
 			mask = g.Nodes[i].Inputs[0]
 		}
-		return nil, (mask == ports.Mask || g.any && mask == ports.Band) && len(g.ports[mask].Shape) == 2
+		return nil, (mask == ports.Mask || g.anyWidth && mask == ports.Band) && len(g.ports[mask].Shape) == 2
 	}
 }
 
 // scores demands the gradient of attention's weights: a product in float32.
 func scores(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
-		i, ok := g.made[v[name]]
+		i, ok := g.madeBy[v[name]]
 		return nil, ok && g.Nodes[i].Op == "FusedMatMul"
 	}
 }
@@ -571,7 +574,7 @@ func scores(name string) condition {
 // epsilonOf reads the attribute epsilon of the node that computes a value.
 func epsilonOf(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
-		for _, a := range g.Nodes[g.made[v[name]]].Attrs {
+		for _, a := range g.Nodes[g.madeBy[v[name]]].Attrs {
 			if a.Name == "epsilon" {
 				return []onnx.Attr{a}, true
 			}
@@ -588,21 +591,24 @@ func epsilonBeside(name string) condition {
 	}
 }
 
-// attends demands attention of one new token for each row, with heads that the kernels
-// support: up to 16 heads share keys, of up to 128 elements, a multiple of 8.
+// attends demands attention over a cache by GroupQueryAttention, whose attributes become those of ours. turned says
+// whether our operator turns queries and keys, and rotary what do_rotary of the node must be, 0 or 1. A device's
+// kernels take one new token of each row, and up to 16 heads that share keys, of up to 128 elements, a multiple of 8;
+// the host's take any.
 func attends(turned, rotary int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		ids := slices.IndexFunc(g.Inputs, func(p models.Port) bool { return p.Name == "ids" })
 		cache := g.ports[v["keys"]].Shape
-		if ids < 0 || len(g.Inputs[ids].Shape) != 2 || g.Inputs[ids].Shape[1] != "1" && !g.any || len(cache) != 4 {
+		if ids < 0 || len(g.Inputs[ids].Shape) != 2 || g.Inputs[ids].Shape[1] != "1" && !g.anyWidth || len(cache) != 4 {
 			return nil, false
 		}
-		n := g.Nodes[g.made[v["i"]]]
+		n := g.Nodes[g.madeBy[v["i"]]]
 		heads, groups := attr(n, "num_heads"), attr(n, "kv_num_heads")
 		width, err := strconv.ParseInt(cache[3], 10, 64)
-		known := map[string]bool{"num_heads": true, "kv_num_heads": true, "scale": true, "do_rotary": true, "local_window_size": g.any, "softcap": g.any}
-		if err != nil || !g.any && (width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16) || attr(n, "do_rotary") != rotary ||
-			turned == 1 && has(g.Nodes[g.made[v["d"]]], "rotary_embedding_dim") || slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return !known[a.Name] }) {
+		// other attributes would change the result
+		known := map[string]bool{"num_heads": true, "kv_num_heads": true, "scale": true, "do_rotary": true, "local_window_size": g.anyWidth, "softcap": g.anyWidth}
+		if err != nil || !g.anyWidth && (width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16) || attr(n, "do_rotary") != rotary ||
+			turned == 1 && has(g.Nodes[g.madeBy[v["d"]]], "rotary_embedding_dim") || slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return !known[a.Name] }) {
 			return nil, false
 		}
 		attrs := []onnx.Attr{{Name: "heads", Value: heads}, {Name: "groups", Value: groups}, {Name: "turned", Value: turned}}
@@ -611,19 +617,20 @@ func attends(turned, rotary int64) condition {
 				attrs = append(attrs, onnx.Attr{Name: ours, Value: a.Value})
 			}
 		}
-		return attrs, slices.ContainsFunc(attrs, isScale)
+		return attrs, slices.ContainsFunc(attrs, isScale) // our operator has no default
 	}
 }
 
-// causal demands causal attention over whole sequences, with heads that the kernels
-// support: of up to 128 elements, a multiple of 8.
+// causal demands causal attention over whole sequences, by the names of perHead: the reshapes qd and kd state heads
+// and widths, b is the product with the scale, and c, if the rule has it, a cap. A device's kernels take heads of up
+// to 128 elements, a multiple of 8.
 func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	q, k := g.ints(v["qd"]), g.ints(v["kd"])
-	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] || !g.any && (q[3]%8 != 0 || q[3] > 128) || k[2] == 0 || q[2]%k[2] != 0 {
+	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] || !g.anyWidth && (q[3]%8 != 0 || q[3] > 128) || k[2] == 0 || q[2]%k[2] != 0 {
 		return nil, false
 	}
 	attrs := []onnx.Attr{{Name: "heads", Value: q[2]}, {Name: "groups", Value: k[2]}}
-	for _, a := range g.Nodes[g.made[v["b"]]].Attrs {
+	for _, a := range g.Nodes[g.madeBy[v["b"]]].Attrs {
 		if a.Name == "alpha" {
 			attrs = append(attrs, onnx.Attr{Name: "scale", Value: a.Value})
 		}

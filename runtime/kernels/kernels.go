@@ -1,6 +1,5 @@
-// Package kernels has operators of our own for what ONNX Runtime has no operator for, or
-// needs several for. They are operators in the domain "onering" of the sessions of a device,
-// on the stock library.
+// Package kernels has operators of our own for what ONNX Runtime has no operator for, or needs several for. They are
+// operators in the domain "onering" of the sessions of a device, on the stock library.
 //
 // A kernel reaches a graph so: ops.c makes an operator of one or several launches; fuse.go
 // puts the operator in the place of the nodes that it computes, as one line of rules says.
@@ -26,10 +25,10 @@ import (
 // A Device runs the kernels on one device. Those of a GPU also update weights and sum squares, in
 // order with the work on its stream; the addresses that they take are the GPU's.
 type Device struct {
-	device *C.onering_device
-	stream unsafe.Pointer
-	host   bool
-	rows   func() int
+	device    *C.onering_device
+	stream    unsafe.Pointer
+	host      bool
+	floatRows func() int
 }
 
 // New returns a Device for an onering_device made in C, whose work is ordered by a stream.
@@ -50,7 +49,7 @@ func (d *Device) FloatRows() int {
 	if d == nil || !d.host {
 		return 0
 	}
-	return d.rows()
+	return d.floatRows()
 }
 
 // In reports whether a Program has operators of ours.
@@ -87,8 +86,7 @@ func (d *Device) Fuse(p models.Program) models.Program {
 // numbers are the scalars of AdamW in the order of kernels.cu.
 var numbers = []string{ports.Beta1, ports.Beta1Rest, ports.Beta2, ports.Beta2Rest, ports.Eps, ports.Rate, ports.SecondScale, ports.Keep, ports.Clip}
 
-// Updates reports whether there is a kernel for an optimizer's Program, by its name: for AdamW on a
-// GPU.
+// Updates reports whether there is a kernel for an optimizer's Program, by its name: for AdamW on a GPU.
 func (d *Device) Updates(program string) bool {
 	return d != nil && !d.host && (program == "adamw" || program == "adamw.copy")
 }
@@ -112,8 +110,7 @@ func (d *Device) Update(n int, at map[string]unsafe.Pointer, half bool, scalars 
 // Squaring reports whether Squares has a kernel.
 func (d *Device) Squaring() bool { return d != nil && !d.host }
 
-// Squares writes the sum of the squares of n gradients times scale to sum, a float32, in the same
-// order in every run.
+// Squares writes the sum of the squares of n gradients times scale to sum, a float32, in the same order in every run.
 func (d *Device) Squares(g unsafe.Pointer, n int, scale float64, sum unsafe.Pointer) error {
 	return said("sum of squares", C.onering_squares(d.device, (*C.float)(g), C.int64_t(n), C.float(scale), (*C.float)(sum), d.stream))
 }

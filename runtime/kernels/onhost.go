@@ -21,19 +21,19 @@ var hostFirst = []rule{
 var hostRules = []rule{
 	{"Reshape i _ -> y; GroupQueryAttention h _ _ keys values before total -> i k v", "Attend h before total keys values -> y k v", attends(0, 0)},
 	{"NT x w c -> y", "Product x w c -> y", narrow("x")},
-	{"NN x w c -> y", "Product x w c -> y", turned},
-	{"NN x w -> y", "Product x w -> y", turned},
+	{"NN x w c -> y", "Product x w c -> y", untransposed},
+	{"NN x w -> y", "Product x w -> y", untransposed},
 }
 
 // unpacked are the patterns of a matrix that is held in int8 and NF4 with scales. floatsUnpacked and
 // shortsUnpacked are tried after them, in graphs of float32 and of bfloat16.
 var (
 	unpacked = []rule{
-		{"Reshape s _ -> w; Mul a b -> s; Reshape c _ -> a; Wide q -> c; Reshape k _ -> b", "FloatUnpack q k -> w", isHeld(models.I8)},
-		{"Reshape s _ -> w; Mul a b -> s; Reshape c _ -> a; Gather _ i -> c; Cast q -> i; Reshape k _ -> b", "FloatUnpack q k -> w", isHeld(models.U8)},
+		{"Reshape s _ -> w; Mul a b -> s; Reshape c _ -> a; Wide q -> c; Reshape k _ -> b", "FloatUnpack q k -> w", isNarrowMatrix(models.I8)},
+		{"Reshape s _ -> w; Mul a b -> s; Reshape c _ -> a; Gather _ i -> c; Cast q -> i; Reshape k _ -> b", "FloatUnpack q k -> w", isNarrowMatrix(models.U8)},
 	}
-	floatsUnpacked = []rule{{"Wide q -> w", "FloatUnpack q -> w", isHeld(models.BF16, models.F16)}}
-	shortsUnpacked = []rule{{"Narrow w -> v; FloatUnpack q k -> w", "Unpack q k -> v", nil}, {"Narrow q -> v", "Unpack q -> v", isHeld(models.F16)}}
+	floatsUnpacked = []rule{{"Wide q -> w", "FloatUnpack q -> w", isNarrowMatrix(models.BF16, models.F16)}}
+	shortsUnpacked = []rule{{"Narrow w -> v; FloatUnpack q k -> w", "Unpack q k -> v", nil}, {"Narrow q -> v", "Unpack q -> v", isNarrowMatrix(models.F16)}}
 )
 
 // floatSteps are the rules for decode steps in float32, and for prompts where our products are as fast for any number
@@ -45,12 +45,12 @@ var floatSteps = []rule{
 	{"NT x w -> y", "FloatProduct x w -> y", isMatrix},
 }
 
-// together are stock operators that may give a row other bits beside other rows.
-var together = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention", "LinearAttention", "Scan", "Log"}
+// rowDependent are stock operators that may give a row other bits beside other rows.
+var rowDependent = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention", "LinearAttention", "Scan", "Log"}
 
 // Apart reports whether a row of a Program for prompts or decode steps has the same bits whatever is computed with it.
 func (d *Device) Apart(p models.Program) bool {
-	return d != nil && d.host && !slices.ContainsFunc(d.Fuse(p).Nodes, func(n onnx.Node) bool { return slices.Contains(together, n.Op) })
+	return d != nil && d.host && !slices.ContainsFunc(d.Fuse(p).Nodes, func(n onnx.Node) bool { return slices.Contains(rowDependent, n.Op) })
 }
 
 // isMatrix demands a matrix of the model as the second operand.
@@ -59,24 +59,26 @@ func isMatrix(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	return nil, w.Role == models.Parameter && w.DType == models.F32
 }
 
-// isHeld demands a matrix among the inputs, of one of the types.
-func isHeld(types ...models.DType) condition {
+// isNarrowMatrix demands a matrix of the model, of one of the types.
+func isNarrowMatrix(types ...models.DType) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		q := g.ports[v["q"]]
 		return nil, q.Role == models.Parameter && slices.Contains(types, q.DType) && len(q.Shape) == 2
 	}
 }
 
-// holders are the operators that take matrices as they are held, from input 1 on: how many, and at
-// which input the scales begin.
-var holders = map[string][2]int{"Product": {1, 3}, "ProductOnto": {1, 3}, "GateUp": {2, 3}, "FloatProduct": {1, 3}, "Logits": {1, 3}}
+// narrowReaders are our operators that take matrices in fewer bits as the model has them, from input 1 on: how many,
+// and at which input their scales begin.
+var narrowReaders = map[string]struct{ matrices, scales int }{
+	"Product": {1, 3}, "ProductOnto": {1, 3}, "GateUp": {2, 3}, "FloatProduct": {1, 3}, "Logits": {1, 3}}
 
-// readHeld has products read matrices as they are held. In float32 it makes a product one of ours
-// where the matrix is not turned; the stock library is as fast for the others, which gradients have.
-func (g *fused) readHeld() {
+// readNarrow has narrowReaders read matrices in fewer bits, and their scales, in place of the results of an Unpack.
+// In graphs of float32 a Gemm by such a matrix transposed becomes a FloatProduct; the stock library is as fast for
+// the others, which gradients have.
+func (g *fused) readNarrow() {
 	g.index()
 	unpack := func(name string) (n onnx.Node, ok bool) {
-		i, ok := g.made[name]
+		i, ok := g.madeBy[name]
 		return g.Nodes[i], ok && strings.HasSuffix(kindOf(g.Nodes[i], ""), "Unpack")
 	}
 	for i, n := range g.Nodes {
@@ -86,19 +88,20 @@ func (g *fused) readHeld() {
 			}
 			n = onnx.Node{Op: "FloatProduct", Domain: domain, Name: n.Name, Inputs: n.Inputs, Outputs: n.Outputs}
 		}
-		at, ok := holders[kindOf(n, "")]
-		for k := 1; ok && k <= at[0]; k++ {
+		reads, ok := narrowReaders[kindOf(n, "")]
+		for k := 1; ok && k <= reads.matrices; k++ {
 			w, held := unpack(n.Inputs[k])
 			if !held {
 				break
 			}
-			n.Inputs = append(slices.Clone(n.Inputs), make([]string, max(0, at[1]+k-len(n.Inputs)))...)
+			scale := reads.scales + k - 1
+			n.Inputs = append(slices.Clone(n.Inputs), make([]string, max(0, scale+1-len(n.Inputs)))...)
 			n.Inputs[k] = w.Inputs[0]
-			if len(w.Inputs) > 1 {
-				n.Inputs[at[1]+k-1] = w.Inputs[1]
+			if len(w.Inputs) > 1 { // 16 bits have no scales
+				n.Inputs[scale] = w.Inputs[1]
 			}
 		}
-		for ok && n.Inputs[len(n.Inputs)-1] == "" {
+		for ok && n.Inputs[len(n.Inputs)-1] == "" { // omitted inputs at the end
 			n.Inputs = n.Inputs[:len(n.Inputs)-1]
 		}
 		g.Nodes[i] = n
@@ -106,8 +109,9 @@ func (g *fused) readHeld() {
 	g.prune()
 }
 
-// onHost are rules for the host: attention learns a window from the mask, and may cap scores.
-func onHost(rules []rule) (list []rule) {
+// hostVariants are rules for the host: there causal attention also takes the mask, from which it learns a window, and
+// has a second pattern each, in which scores are capped by cap*tanh(s/cap).
+func hostVariants(rules []rule) (list []rule) {
 	const scores = "=MaskedSoftmax s mask -> a; =Reshape b _ -> s"
 	const capped = "=MaskedSoftmax m mask -> a; =Mul th c -> m; =Tanh dc -> th; =Div s c -> dc; =Reshape b _ -> s"
 	const slope = "Mul g sl -> ds; Reshape s1 _ -> sl; Sub _ s2 -> s1; =Mul th th -> s2; SoftmaxGrad p dp d -> g"
@@ -118,27 +122,28 @@ func onHost(rules []rule) (list []rule) {
 		}
 		r.to = strings.Replace(r.to, " ->", " mask ->", 1)
 		list = append(list, r)
-		r.from = strings.Replace(r.from, scores, capped, 1)
-		r.from = strings.Replace(r.from, strings.ReplaceAll(scores, "=", ""), strings.ReplaceAll(capped, "=", ""), 1)
-		r.from = strings.Replace(r.from, "SoftmaxGrad p dp d -> ds", slope, 1)
+		r.from = strings.Replace(r.from, scores, capped, 1)                                                           // in the gradient's rule
+		r.from = strings.Replace(r.from, strings.ReplaceAll(scores, "=", ""), strings.ReplaceAll(capped, "=", ""), 1) // in the other
+		r.from = strings.Replace(r.from, "SoftmaxGrad p dp d -> ds", slope, 1)                                        // times 1 - tanh^2
 		list = append(list, r)
 	}
 	return list
 }
 
-// turned demands a product of 16 bits with the second operand as it is.
-func turned(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+// untransposed demands a product of 16 bits with the second operand as it is, [in,out], which our operator calls turned.
+func untransposed(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	return []onnx.Attr{{Name: "turned", Value: int64(1)}}, isNarrow(g.typeOf(v["x"]))
 }
 
-// fuseOnHost is fuseAll for the host. Graphs of other types than bfloat16 stay as they are, but for
-// products by matrices that are held in fewer bits.
+// fuseOnHost is fuseAll for the host. Graphs of bfloat16 get our operators, and float32 around stock ones that lack
+// the type. In graphs of float32 these are only products by matrices in fewer bits and, where our kernels are faster,
+// those of decode steps (floatSteps). Graphs of float16 stay as they are.
 func (d *Device) fuseOnHost(p models.Program) models.Program {
 	narrow, steps := narrowType(p), []rule(nil)
 	if d.FloatRows() > 0 && (strings.HasPrefix(p.Name, "decode") || strings.HasPrefix(p.Name, "sample.") || p.Name == "prefill" && d.FloatRows() == math.MaxInt) {
 		steps = floatSteps
 	}
-	list := slices.Concat(unpacked, shortsUnpacked, hostFirst, onHost(rules), hostRules)
+	list := slices.Concat(unpacked, shortsUnpacked, hostFirst, hostVariants(rules), hostRules)
 	switch {
 	case narrow == models.Invalid && slices.ContainsFunc(p.Inputs, func(in models.Port) bool { return in.Role == models.Parameter && in.DType != models.F32 }):
 		list = slices.Concat(unpacked, floatsUnpacked, steps)
@@ -150,11 +155,11 @@ func (d *Device) fuseOnHost(p models.Program) models.Program {
 		list = slices.Concat(hostFirst, headRules, hostRules)
 	}
 	g := open(p)
-	g.any = true
+	g.anyWidth = true
 	for _, r := range list {
 		g.apply(r)
 	}
-	g.readHeld()
+	g.readNarrow()
 	if narrow == models.Invalid {
 		return g.Program
 	}
@@ -164,16 +169,17 @@ func (d *Device) fuseOnHost(p models.Program) models.Program {
 	return g.Program
 }
 
-// chooseOnHost puts one operator in the place of all that follows the logits; see heads. The
-// likeliest tokens are found by stock operators, with the log-sum-exp of ours.
+// chooseOnHost puts one operator in the place of all that follows the logits, perhaps capped; see headOperators. The
+// likeliest tokens are found by stock operators, with the log-sum-exp of ours: their log-probs are at most 0, and the
+// entropy is at least 0.
 func (g *fused) chooseOnHost() {
 	at := slices.IndexFunc(g.Nodes, func(n onnx.Node) bool { return kindOf(n, "") == "Logits" })
-	op, ok := heads[g.Name]
+	op, ok := headOperators[g.Name]
 	if at < 0 || !ok && g.Name != "sample.candidates" {
 		return
 	}
 	logits := g.Nodes[at].Outputs[0]
-	for { // a cap of logits stays
+	for { // follow a cap, which stays: logits are then its results, and at its last node
 		next := slices.DeleteFunc(slices.Clone(g.Nodes), func(n onnx.Node) bool { return !slices.Contains(n.Inputs, logits) })
 		if len(next) != 1 || next[0].Op != "Tanh" && next[0].Op != "Mul" {
 			break
@@ -182,6 +188,7 @@ func (g *fused) chooseOnHost() {
 		at = slices.IndexFunc(g.Nodes, func(n onnx.Node) bool { return slices.Contains(n.Outputs, logits) })
 	}
 	g.Nodes = slices.Clone(g.Nodes[:at+1])
+	const stock = "" // ONNX's domain
 	add := func(op, domain string, in, out []string) {
 		g.Nodes = append(g.Nodes, onnx.Node{Op: op, Domain: domain, Inputs: in, Outputs: out})
 	}
@@ -194,20 +201,22 @@ func (g *fused) chooseOnHost() {
 	g.Constants = append(slices.Clone(g.Constants), onnx.Tensor{Name: "%zero", Type: models.F32, Raw: make([]byte, 4)},
 		onnx.Tensor{Name: "%flat", Type: models.I64, Dims: []int64{1}, Raw: bytes.Repeat([]byte{0xff}, 8)}) // -1
 	add("HeadSums", domain, []string{logits}, []string{"%sum", "%mean"})
-	add("TopK", "", []string{logits, ports.TopK}, []string{"%top", ports.Candidates})
-	add("Sub", "", []string{"%top", "%sum"}, []string{"%logp"})
-	add("Min", "", []string{"%logp", "%zero"}, []string{ports.LogProb})
-	add("Sub", "", []string{"%sum", "%mean"}, []string{"%entropies"})
-	add("Max", "", []string{"%entropies", "%zero"}, []string{"%entropy"})
-	add("Reshape", "", []string{"%entropy", "%flat"}, []string{ports.Entropy})
+	add("TopK", stock, []string{logits, ports.TopK}, []string{"%top", ports.Candidates})
+	add("Sub", stock, []string{"%top", "%sum"}, []string{"%logp"})
+	add("Min", stock, []string{"%logp", "%zero"}, []string{ports.LogProb})
+	add("Sub", stock, []string{"%sum", "%mean"}, []string{"%entropies"})
+	add("Max", stock, []string{"%entropies", "%zero"}, []string{"%entropy"})
+	add("Reshape", stock, []string{"%entropy", "%flat"}, []string{ports.Entropy})
 }
 
-// carried are the operators that move numbers of any type, which the stock library has for
+// movesAnyType are the operators that move numbers of any type, which the stock library has for
 // bfloat16 on the host, too.
-var carried = map[string]bool{"Cast": true, "Reshape": true, "Transpose": true, "Gather": true, "Concat": true, "Slice": true,
+var movesAnyType = map[string]bool{"Cast": true, "Reshape": true, "Transpose": true, "Gather": true, "Concat": true, "Slice": true,
 	"Squeeze": true, "Unsqueeze": true, "Expand": true, "Shape": true, "Split": true}
 
-// widen computes in float32, between casts, what neither we nor the stock library have in bfloat16.
+// widen has stock operators on bfloat16 compute in float32, except those that the library has in bfloat16: it casts
+// their bfloat16 inputs before, and all outputs back after: in our graphs none of these operators has results of
+// another type.
 func (g *fused) widen() {
 	g.index()
 	var nodes []onnx.Node
@@ -215,7 +224,7 @@ func (g *fused) widen() {
 		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(d)}}})
 	}
 	for _, n := range g.Nodes {
-		if n.Domain == domain || carried[n.Op] || n.Op == "GroupQueryAttention" ||
+		if n.Domain == domain || movesAnyType[n.Op] || n.Op == "GroupQueryAttention" ||
 			!slices.ContainsFunc(n.Inputs, func(in string) bool { return in != "" && g.typeOf(in) == models.BF16 }) {
 			nodes = append(nodes, n)
 			continue

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// controlTag is the tag of the messages between the threads of the ranks. Every MPI
-// allows tags up to 32767.
+// controlTag is the tag of the messages between the threads of the ranks. Every MPI allows tags up to 32767.
 const controlTag = 32000
 
 // The kinds of messages between the threads.
@@ -50,29 +49,29 @@ type control struct {
 	say     func(string)
 	peers   []Peer
 
-	looked  time.Time
-	beaten  time.Time
-	silence time.Duration // time since the last sign of life of the previous rank
-	sending []*parcel     // notices under way
+	lastTick time.Time
+	lastBeat time.Time
+	silence  time.Duration // time since the last sign of life of the previous rank
+	sending  []*parcel     // notices under way
 
 	// How far the end by Abort has come.
-	begun    bool
-	deadline time.Time // when this rank ends all ranks
-	line     string    // the line that it prints then; "" if it was printed
+	abortBegun bool
+	deadline   time.Time // when this rank ends all ranks
+	line       string    // the line that it prints then; "" if it was printed
 
 	// How far the orderly end has come.
-	leaving  bool              // this rank has called Close
-	told     bool              // the other ranks have been told
-	left     map[int]time.Time // the other ranks that have called Close
-	lastSent bool
-	lastCame bool
+	leaving    bool              // this rank has called Close
+	toldOthers bool              // the other ranks have been told
+	leftAt     map[int]time.Time // the other ranks that have called Close
+	lastSent   bool
+	lastCame   bool
 }
 
 func newControl(l *loop, o Options) *control {
 	every := min(o.Timeout/10, time.Second)
 	return &control{
 		loop: l, timeout: o.Timeout, every: every, step: min(every/4, 50*time.Millisecond), say: o.Say,
-		looked: time.Now(), left: map[int]time.Time{},
+		lastTick: time.Now(), leftAt: map[int]time.Time{},
 	}
 }
 
@@ -86,21 +85,23 @@ func (c *control) name(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
-// tick does what is due, and reports whether MPI can end.
+// tick does what is due, at most once a step unless the end has begun: it reads notices, sends a beat, ends the run
+// if the previous rank is silent or the time to save is over, and advances an orderly end. It reports whether MPI can
+// end.
 func (c *control) tick(now time.Time) (over bool) {
-	passed := now.Sub(c.looked)
-	urgent := c.begun || c.leaving && passed > time.Millisecond // an end does not wait for the step
+	passed := now.Sub(c.lastTick)
+	urgent := c.abortBegun || c.leaving && passed > time.Millisecond // an end does not wait for the step
 	if passed < c.step && !urgent {
 		return false
 	}
-	c.looked = now
+	c.lastTick = now
 	c.reap()
 	c.receive(now)
 	size, rank := c.w.Size(), c.w.Rank()
 	next, previous := (rank+1)%size, (rank+size-1)%size
-	if size > 1 && !c.lastSent && now.Sub(c.beaten) >= c.every {
+	if size > 1 && !c.lastSent && now.Sub(c.lastBeat) >= c.every {
 		c.send(next, notice{Kind: beat})
-		c.beaten = now
+		c.lastBeat = now
 	}
 	// A pause of this process is not one of the other rank.
 	c.silence += min(passed, 2*c.step)
@@ -110,28 +111,29 @@ func (c *control) tick(now time.Time) (over bool) {
 			c.deadline = now
 		}
 	}
-	if c.begun && !now.Before(c.deadline) {
-		c.end()
+	if c.abortBegun && !now.Before(c.deadline) {
+		c.endAll()
 	}
-	c.release(now)
-	return c.part(next)
+	c.endWaiting(now)
+	return c.advanceLeaving(next)
 }
 
-// part advances the orderly end and reports whether it is complete.
-func (c *control) part(next int) bool {
+// advanceLeaving advances the orderly end and reports whether it is complete: this rank tells the others that it
+// leaves, waits until all do, and then tells the next rank, which watches it, that no more beats come.
+func (c *control) advanceLeaving(next int) bool {
 	size, rank := c.w.Size(), c.w.Rank()
-	if !c.leaving || c.begun {
+	if !c.leaving || c.abortBegun {
 		return false
 	}
-	if !c.told {
-		c.told = true
+	if !c.toldOthers {
+		c.toldOthers = true
 		for to := range size {
 			if to != rank {
 				c.send(to, notice{Kind: leave})
 			}
 		}
 	}
-	if len(c.left) < size-1 {
+	if len(c.leftAt) < size-1 {
 		return false
 	}
 	if size > 1 && !c.lastSent {
@@ -141,16 +143,15 @@ func (c *control) part(next int) bool {
 	return size == 1 || c.lastCame && len(c.sending) == 0
 }
 
-// release ends the calls that wait for a rank that has left: its earlier messages arrive
-// within a second.
-func (c *control) release(now time.Time) {
-	if len(c.left) == 0 {
+// endWaiting ends the calls that wait for a rank that has left: its earlier messages arrive within a second.
+func (c *control) endWaiting(now time.Time) {
+	if len(c.leftAt) == 0 {
 		return
 	}
 	for _, m := range slices.Clone(c.active) {
-		at, gone := c.left[m.peer]
-		if gone && !m.ended && now.Sub(at) > time.Second && now.Sub(m.moved) > time.Second {
-			c.lose(m, fmt.Errorf("mpi: %v: %s has left the run", m.route, c.name(m.peer)))
+		at, gone := c.leftAt[m.peer]
+		if gone && !m.ended && now.Sub(at) > time.Second && now.Sub(m.lastMoved) > time.Second {
+			c.loseRoute(m, fmt.Errorf("mpi: %v: %s has left the run", m.route, c.name(m.peer)))
 		}
 	}
 }
@@ -158,11 +159,11 @@ func (c *control) release(now time.Time) {
 // abort ends the run because of an error of this rank. Rank 0 tells the others and has
 // time to save its state; another rank tells rank 0.
 func (c *control) abort(why string) {
-	if c.begun {
+	if c.abortBegun {
 		return
 	}
 	if rank := c.w.Rank(); rank > 0 {
-		c.begin(rank, why, time.Now().Add(grace))
+		c.beginAbort(rank, why, time.Now().Add(grace))
 		c.send(0, notice{abort, rank, why})
 		return
 	}
@@ -171,10 +172,10 @@ func (c *control) abort(why string) {
 
 // announce prints on rank 0 why the run ends and tells the other ranks.
 func (c *control) announce(rank int, why string) {
-	if c.begun {
+	if c.abortBegun {
 		return
 	}
-	c.begin(rank, why, time.Now().Add(max(saving, c.timeout)))
+	c.beginAbort(rank, why, time.Now().Add(max(saving, c.timeout)))
 	c.say(c.line)
 	c.line = ""
 	for to := 1; to < c.w.Size(); to++ {
@@ -182,15 +183,15 @@ func (c *control) announce(rank int, why string) {
 	}
 }
 
-// begin ends the calls of this rank.
-func (c *control) begin(rank int, why string, deadline time.Time) {
-	c.begun, c.deadline = true, deadline
+// beginAbort ends the calls of this rank with the reason why a rank ends the run. At the deadline this rank ends all ranks.
+func (c *control) beginAbort(rank int, why string, deadline time.Time) {
+	c.abortBegun, c.deadline = true, deadline
 	c.line = fmt.Sprintf("onering: %s of %d: %s", c.name(rank), c.w.Size(), why)
 	c.fail(&AbortError{rank, errors.New(why)})
 }
 
-// end ends all ranks.
-func (c *control) end() {
+// endAll prints the reason, unless it was printed, waits a little for notices under way, and ends all ranks by MPI_Abort.
+func (c *control) endAll() {
 	if c.line != "" {
 		c.say(c.line)
 	}
@@ -211,7 +212,7 @@ func watchdog(after time.Duration, say func(string), why string) (stop func()) {
 	return func() { t.Stop() }
 }
 
-// receive reads the notices of other threads.
+// receive reads all notices of other ranks' threads that have arrived, and handles them.
 func (c *control) receive(now time.Time) {
 	for {
 		var found, from, size C.int
@@ -235,21 +236,21 @@ func (c *control) receive(now time.Time) {
 	}
 }
 
-// hear handles a notice.
+// hear handles a notice. Any from the previous rank is a sign of life.
 func (c *control) hear(from int, n notice, now time.Time) {
 	if size := c.w.Size(); from == (c.w.Rank()+size-1)%size {
 		c.silence = 0
 	}
 	switch n.Kind {
 	case leave:
-		c.left[from] = now
+		c.leftAt[from] = now
 	case last:
 		c.lastCame = true
 	case abort:
 		c.announce(n.Rank, n.Text)
 	case ended:
-		c.begin(n.Rank, n.Text, now.Add(max(saving, c.timeout)+2*grace)) // rank 0 ends all ranks before that
-		c.line = ""
+		c.beginAbort(n.Rank, n.Text, now.Add(max(saving, c.timeout)+2*grace)) // rank 0 ends all ranks before that
+		c.line = ""                                                           // rank 0 has printed it
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"encoding/json"
 )
 
-// Gather returns on rank 0 what each rank gives, in the order of ranks, and nil on the
-// others. It is sent as JSON.
+// Gather returns on rank 0 what each rank gives, in the order of ranks, and nil on the others. It is sent as JSON.
 func Gather[T any](ctx context.Context, w *World, own T) ([]T, error) {
 	b, err := json.Marshal(own)
 	if err != nil {
@@ -30,8 +29,8 @@ func Gather[T any](ctx context.Context, w *World, own T) ([]T, error) {
 	return all, nil
 }
 
-// spread returns rank 0's value on all ranks.
-func (w *World) spread(ctx context.Context, b []byte) ([]byte, error) {
+// broadcast returns rank 0's bytes on all ranks.
+func (w *World) broadcast(ctx context.Context, b []byte) ([]byte, error) {
 	if w.Rank() > 0 {
 		return w.recvSized(ctx, 0)
 	}

@@ -35,13 +35,12 @@ var launchers = []struct {
 // Several says whether the launcher started more than one process, if that is known.
 func (l launch) Several() bool { return l.Size != 1 }
 
-// Launched says whether a launcher of MPI started this process, mpirun, mpiexec or
-// srun, by the environment alone: it loads no library. A launcher may start a single
-// rank, with Size 1. srun counts where it started several tasks.
+// Launched says whether a launcher of MPI started this process, mpirun, mpiexec or srun, by the environment alone: it
+// loads no library. A launcher may start a single rank, with Size 1. srun counts where it started several tasks.
 func Launched() (launch, bool) { return launched(os.LookupEnv) }
 
-// launched is Launched with the environment as a function. A launcher is recognized if its rank variable is a number, and
-// its size variable too where it has one.
+// launched is Launched with the environment as a function. A launcher is recognized if its rank variable is a number,
+// and its size variable too where it has one.
 func launched(lookup func(string) (string, bool)) (launch, bool) {
 	number := func(name string) (int, bool) {
 		text, _ := lookup(name)

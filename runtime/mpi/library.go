@@ -59,9 +59,8 @@ func (l launch) names() []string {
 	return list
 }
 
-// open opens the library at a path or, where that is empty, one of the kind that the
-// launcher wants: by its name, where the system looks for libraries, or beside the
-// mpirun of PATH.
+// open opens the library at a path or, where that is empty, one of the kind that the launcher wants: by its name,
+// where the system looks for libraries, or beside the mpirun of PATH.
 func open(path string, l launch) (Library, error) {
 	if path != "" {
 		lib, err := load(path)
@@ -122,8 +121,7 @@ func load(name string) (Library, error) {
 	return Library{Name: C.GoString(version), Path: C.GoString(path), symbols: symbols != 0}.known()
 }
 
-// families recognize libraries by their own names. Those of MPICH's family kept its
-// handles from version 3.1 on.
+// families recognize libraries by their own names. Those of MPICH's family kept its handles from version 3.1 on.
 var families = []struct {
 	name    string
 	pattern *regexp.Regexp // matches the version, with its first number
@@ -137,11 +135,11 @@ var families = []struct {
 	{"MVAPICH", regexp.MustCompile(`MVAPICH2? Version\s*:\s+((\d+)[.\d]*\w*)`), mpich, 3},
 }
 
-// known returns the kind of the library, or an error if onering cannot call it. The ABI
-// of MPI 5 is recognized by the file's name, which the standard fixes.
+// known returns l with its kind and a short name, such as "Open MPI 4.1.4", or an error if onering cannot call it.
+// The ABI of MPI 5 is recognized by the file's name, which the standard fixes.
 func (l Library) known() (Library, error) {
 	full := l.Name
-	abi := strings.HasPrefix(filepath.Base(l.Path), "libmpi_abi.")
+	abi := strings.HasPrefix(filepath.Base(l.Path), "libmpi_abi.") // any version of it will do
 	for _, f := range families {
 		m := f.pattern.FindStringSubmatch(full)
 		if m == nil {

@@ -32,15 +32,15 @@ func (r route) String() string {
 // is shorter, perhaps empty: its length marks the end of the message.
 type message struct {
 	route
-	size   int
-	parcel *parcel
-	posted int        // parts that were started
-	done   int        // how many of these are done, in order
-	moved  time.Time  // when the message began, or last made progress
-	result chan error // gets one value
-	over   C.int      // result has its value; see onering_mpi_linger
-	ended  bool       // set by end, so that result gets one value
-	given  bool       // nobody waits any more, so the thread frees its parcel
+	size      int
+	parcel    *parcel
+	posted    int        // parts that were started
+	done      int        // how many of these are done, in order
+	lastMoved time.Time  // when the message began, or last made progress
+	result    chan error // gets one value
+	over      C.int      // result has its value; see onering_mpi_linger
+	ended     bool       // set by endMessage, so that result gets one value
+	abandoned bool       // nobody waits any more, so the thread frees its parcel
 }
 
 func (m *message) parts() int { return parts(m.size) }
@@ -62,9 +62,9 @@ type loop struct {
 	ending error            // why calls fail
 	over   chan struct{}    // closed once ending is set
 
-	posting map[route][]*message // the first has parts to start, the others wait for it
-	active  []*message           // messages with parts under way
-	lost    map[route]error      // routes whose messages no longer match
+	posting    map[route][]*message // the first has parts to start, the others wait for it
+	active     []*message           // messages with parts under way
+	lostRoutes map[route]error      // routes whose messages no longer match
 
 	lingering atomic.Int32 // callers that look for the end of their message
 
@@ -73,7 +73,7 @@ type loop struct {
 }
 
 func newLoop(w *World, o Options) *loop {
-	l := &loop{w: w, over: make(chan struct{}), finished: make(chan struct{}), posting: map[route][]*message{}, lost: map[route]error{}}
+	l := &loop{w: w, over: make(chan struct{}), finished: make(chan struct{}), posting: map[route][]*message{}, lostRoutes: map[route]error{}}
 	l.control = newControl(l, o)
 	return l
 }
@@ -117,8 +117,7 @@ func (l *loop) move(ctx context.Context, moves ...move) error {
 	return nil
 }
 
-// wait waits for the end of a message. At first it polls for a while: waking up takes
-// longer than most messages.
+// wait waits for the end of a message. At first it polls for a while: waking up takes longer than most messages.
 func (l *loop) wait(ctx context.Context, m *message) error {
 	if l.lingering.Add(1) <= mostLinger {
 		C.onering_mpi_linger(&m.over, C.int64_t(lingerFor))
@@ -160,36 +159,36 @@ func (l *loop) fail(err error) {
 }
 
 const (
-	// spinFor is how long the thread tests without a pause after something moved or was
-	// asked for: longer than a part takes, and longer than waking on an idle core.
-	// lingerFor is how long a caller polls for the end of its message: longer than a
-	// short message takes. Both yield to other threads.
+	// spinFor is how long the thread tests without a pause after something moved or was asked for: longer than a part
+	// takes, and longer than waking on an idle core. lingerFor is how long a caller polls for the end of its message:
+	// longer than a short message takes. Both yield to other threads.
 	spinFor   = time.Millisecond
 	lingerFor = 100 * time.Microsecond
 	// mostLinger bounds how many callers poll at the same time.
 	mostLinger = 2
-	// While no message moves, the thread sleeps for this part of the time that it has
-	// waited, within these bounds: it always waits for something, such as another rank's
-	// notice, and each check takes time from computation.
+	// While no message moves, the thread sleeps for this part of the time that it has waited, within these bounds: it
+	// always waits for something, such as another rank's notice, and each check takes time from computation.
 	dozePart     = 128
 	shortestDoze = 20 * time.Microsecond
 	longestDoze  = 10 * time.Millisecond
 )
 
-// serve moves messages until all ranks have left.
+// serve moves messages until all ranks have left. In each turn it takes over what callers ask for, lets control do
+// what is due, and waits until the oldest part of a message is done: it tests without a pause while messages move,
+// and then with longer and longer ones.
 func (l *loop) serve() {
-	moved := time.Now()
-	var heads []*C.onering_part
+	lastMoved := time.Now()
+	var oldest []*C.onering_part
 	for {
 		l.mu.Lock()
-		begin, drop, asks := l.queue, l.drop, l.asks
+		toBegin, toAbandon, asks := l.queue, l.drop, l.asks
 		l.queue, l.drop, l.asks = nil, nil, nil
 		l.mu.Unlock()
-		for _, m := range drop { // before its route is used again
+		for _, m := range toAbandon { // before its route is used again
 			l.abandon(m)
 		}
-		for _, m := range begin {
-			l.begin(m)
+		for _, m := range toBegin {
+			l.beginMessage(m)
 		}
 		for _, ask := range asks {
 			ask(l.control)
@@ -199,43 +198,44 @@ func (l *loop) serve() {
 			l.finish()
 			return
 		}
-		heads = heads[:0]
+		oldest = oldest[:0]
 		for _, m := range l.active {
 			p, _, _ := m.part(m.done)
-			heads = append(heads, p)
+			oldest = append(oldest, p)
 		}
-		if len(begin) > 0 {
-			moved = now
+		if len(toBegin) > 0 {
+			lastMoved = now
 		}
-		spin, doze := time.Duration(0), min(max(now.Sub(moved)/dozePart, shortestDoze), longestDoze)
-		if now.Sub(moved) < spinFor {
+		spin, doze := time.Duration(0), min(max(now.Sub(lastMoved)/dozePart, shortestDoze), longestDoze)
+		if now.Sub(lastMoved) < spinFor {
 			spin = spinFor
 		}
-		if len(heads) == 0 {
+		if len(oldest) == 0 {
 			doze = l.control.step
 		}
-		if C.onering_mpi_wait(unsafe.SliceData(heads), C.int(len(heads)), C.int64_t(spin), C.int64_t(doze)) > 0 {
-			moved = time.Now()
-			l.collect(moved)
+		if C.onering_mpi_wait(unsafe.SliceData(oldest), C.int(len(oldest)), C.int64_t(spin), C.int64_t(doze)) > 0 {
+			lastMoved = time.Now()
+			l.collect(lastMoved)
 		}
 	}
 }
 
-// begin starts a message once those before it on its route have started.
-func (l *loop) begin(m *message) {
-	if err := l.lost[m.route]; err != nil {
-		l.end(m, err)
+// beginMessage starts a message once those before it on its route have started all their parts.
+func (l *loop) beginMessage(m *message) {
+	if err := l.lostRoutes[m.route]; err != nil {
+		l.endMessage(m, err)
 		return
 	}
-	m.moved = time.Now()
+	m.lastMoved = time.Now()
 	l.posting[m.route] = append(l.posting[m.route], m)
 	if len(l.posting[m.route]) == 1 {
-		l.post(m.route)
+		l.postParts(m.route)
 	}
 }
 
-// post starts parts of the messages of a route.
-func (l *loop) post(r route) {
+// postParts starts parts of the messages of a route, of each as many as the window allows: the next message begins
+// once all parts of the one before have started.
+func (l *loop) postParts(r route) {
 	for len(l.posting[r]) > 0 {
 		m := l.posting[r][0]
 		if m.posted == 0 {
@@ -250,7 +250,7 @@ func (l *loop) post(r route) {
 			}
 			// a failed call counts as a part that is done, with the error
 		}
-		if m.posted < m.parts() {
+		if m.posted < m.parts() { // collect continues when a part is done
 			return
 		}
 		l.posting[r] = l.posting[r][1:]
@@ -258,40 +258,39 @@ func (l *loop) post(r route) {
 	delete(l.posting, r)
 }
 
-// collect completes the parts that are done and starts others.
+// collect completes the oldest part of each message, if it is done, and starts others.
 func (l *loop) collect(now time.Time) {
-	before := slices.Clone(l.active)
-	for _, m := range before {
+	for _, m := range slices.Clone(l.active) { // which postParts appends to
 		p, _, size := m.part(m.done)
 		if p.done == 0 {
 			continue
 		}
-		m.moved = now
+		m.lastMoved = now
 		m.done++
 		switch {
 		case p.code != 0:
-			l.lose(m, fmt.Errorf("mpi: %v: %s", m.route, text(p.code)))
+			l.loseRoute(m, fmt.Errorf("mpi: %v: %s", m.route, text(p.code)))
 		case m.receive && int(p.size) != size:
-			l.lose(m, fmt.Errorf("mpi: %v: the message is not of the %d bytes that are expected", m.route, m.size))
+			l.loseRoute(m, fmt.Errorf("mpi: %v: the message is not of the %d bytes that are expected", m.route, m.size))
 		case m.done == m.parts():
-			l.end(m, nil)
+			l.endMessage(m, nil)
 		default:
-			if q := l.posting[m.route]; len(q) > 0 && q[0] == m {
-				l.post(m.route)
+			if q := l.posting[m.route]; len(q) > 0 && q[0] == m { // it has parts to start
+				l.postParts(m.route)
 			}
 		}
 	}
 	l.active = slices.DeleteFunc(l.active, func(m *message) bool {
-		over := m.done == m.posted
-		if over && m.given {
+		idle := m.done == m.posted
+		if idle && m.abandoned {
 			l.w.store.put(m.parcel)
 		}
-		return over
+		return idle
 	})
 }
 
-// end gives the caller of a message its result.
-func (l *loop) end(m *message, err error) {
+// endMessage gives the caller of a message its result.
+func (l *loop) endMessage(m *message, err error) {
 	if !m.ended {
 		m.ended = true
 		m.result <- err
@@ -299,40 +298,41 @@ func (l *loop) end(m *message, err error) {
 	}
 }
 
-// lose ends a message with an error, and with it all messages of its route, whose parts no longer match.
-func (l *loop) lose(m *message, err error) {
-	l.end(m, err)
+// loseRoute ends a message with an error, and with it all messages of its route, whose parts no longer match.
+func (l *loop) loseRoute(m *message, err error) {
+	l.endMessage(m, err)
 	r := m.route
-	if l.lost[r] == nil {
-		l.lost[r] = fmt.Errorf("mpi: %v: not possible after an earlier call failed: %w", r, err)
+	if l.lostRoutes[r] == nil {
+		l.lostRoutes[r] = fmt.Errorf("mpi: %v: not possible after an earlier call failed: %w", r, err)
 	}
 	for _, other := range l.posting[r] {
-		l.end(other, l.lost[r])
+		l.endMessage(other, l.lostRoutes[r])
 	}
 	delete(l.posting, r)
 }
 
 // abandon takes over a message whose caller has returned early with an error.
 func (l *loop) abandon(m *message) {
-	m.given = true
+	m.abandoned = true
 	if !m.ended {
-		l.lose(m, errors.New("its caller has given up"))
+		l.loseRoute(m, errors.New("its caller has given up"))
 	}
 	if m.posted == m.done {
 		l.w.store.put(m.parcel)
 	}
 }
 
-// finish ends MPI in order, unless messages are left over.
+// finish ends MPI in order, unless messages are left over, and makes all calls fail. A watchdog ends the process if
+// the library does not return.
 func (l *loop) finish() {
 	for _, m := range l.active {
-		l.end(m, errors.New("mpi: this rank has left the run"))
+		l.endMessage(m, errors.New("mpi: this rank has left the run"))
 		for i := m.done; m.receive && i < m.posted; i++ {
 			p, _, _ := m.part(i)
 			C.onering_mpi_cancel(p)
 		}
 	}
-	if len(l.lost) > 0 { // some libraries end the process here
+	if len(l.lostRoutes) > 0 { // some libraries end the process here
 		l.fail(errors.New("mpi: messages are left over that nobody receives or sent: MPI does not end in order"))
 		return
 	}

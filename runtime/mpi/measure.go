@@ -15,8 +15,7 @@ type Link struct {
 	Latency float64 `json:"latency_us"`
 	// Bandwidth is measured with messages of 8 MiB in one direction, in 1e9 bytes a second.
 	Bandwidth float64 `json:"gigabytes_per_second"`
-	// Ring is the bandwidth from From to To while every rank sends to the next one, as in
-	// the reduction of gradients.
+	// Ring is the bandwidth from From to To while every rank sends to the next one, as in the reduction of gradients.
 	Ring float64 `json:"ring_gigabytes_per_second"`
 }
 
@@ -69,14 +68,16 @@ func (m *meter) recv(from int, b []byte) {
 	}
 }
 
-const pings = 200
+// Numbers of pings that are measured, and of those before, which make connections.
+const pings, warmUps = 200, 20
 
-// lead measures the link to a rank that follows.
+// lead measures the link to a rank that calls follow at the same time: the latency by pings, then the bandwidth by as
+// many large messages in a row as take about measureFor. It tells the other rank their number.
 func (m *meter) lead(to int) (latency, bandwidth float64) {
 	small, large := make([]byte, 8), make([]byte, measureBytes)
 	var began time.Time
-	for i := range pings + 20 {
-		if i == 20 {
+	for i := range warmUps + pings {
+		if i == warmUps {
 			began = time.Now()
 		}
 		m.send(to, small)
@@ -103,7 +104,7 @@ func (m *meter) lead(to int) (latency, bandwidth float64) {
 // follow answers the measurements of another rank.
 func (m *meter) follow(from int) {
 	small, large := make([]byte, 8), make([]byte, measureBytes)
-	for range pings + 20 {
+	for range warmUps + pings {
 		m.recv(from, small)
 		m.send(from, small)
 	}
@@ -118,15 +119,15 @@ func (m *meter) follow(from int) {
 	m.send(from, small)
 }
 
-// ring measures the link to the next rank while all ranks send.
+// ring measures the link to the next rank while all ranks send: it receives from the previous rank meanwhile.
 func (m *meter) ring() (bandwidth float64) {
-	const n = 20
+	const n = 20 // messages
 	size, rank := m.w.Size(), m.w.Rank()
 	next, previous := (rank+1)%size, (rank+size-1)%size
 	sent := make(chan error)
 	began := time.Now()
 	go func() {
-		sender := meter{m.w, m.ctx, m.err}
+		sender := meter{m.w, m.ctx, m.err} // with an error of its own, for two goroutines
 		b := make([]byte, measureBytes)
 		for range n {
 			sender.send(next, b)

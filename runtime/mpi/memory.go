@@ -10,15 +10,13 @@ import (
 	"unsafe"
 )
 
-// Messages pass through C's memory. A library may register the memory of a message with
-// the network card and reuse the registration for the same address; it notices when C
-// returns memory to the system, but not when Go's collector does, and would then send old
-// content. The copies are made by the goroutines that send and receive.
+// Messages pass through C's memory. A library may register the memory of a message with the network card and reuse
+// the registration for the same address; it notices when C returns memory to the system, but not when Go's collector
+// does, and would then send old content. The copies are made by the goroutines that send and receive.
 
 const (
-	// partBytes is how much of a message one MPI message takes. The library works on a
-	// message only while its parts are tested; when a part ends, both sides are active,
-	// so that testing without a pause is worthwhile.
+	// partBytes is how much of a message one MPI message takes. The library works on a message only while its parts
+	// are tested; when a part ends, both sides are active, so that testing without a pause is worthwhile.
 	partBytes = 512 << 10
 	window    = 8        // number of parts of a message under way at the same time
 	keptBytes = 16 << 20 // larger buffers are freed at once

@@ -1,11 +1,9 @@
-// Package mpi moves bytes between the ranks of a run that mpirun, mpiexec or srun
-// started. The MPI library is opened by name at run time: a plain start loads none,
-// and the program is built without one.
+// Package mpi moves bytes between the ranks of a run that mpirun, mpiexec or srun started. The MPI library is opened
+// by name at run time: a plain start loads none, and the program is built without one.
 //
-// One locked thread calls the library (loop.go). It also sends signs of life from each
-// rank to the next (control.go): a rank watches the previous one, and a rank that is
-// stopped, hangs in the library or is gone ends all ranks with one message. A rank that
-// computes for long while others wait for it is not a failure.
+// One locked thread calls the library (loop.go). It also sends signs of life from each rank to the next (control.go):
+// a rank watches the previous one, and a rank that is stopped, hangs in the library or is gone ends all ranks with
+// one message. A rank that computes for long while others wait for it is not a failure.
 package mpi
 
 // #include <stdlib.h>
@@ -26,8 +24,7 @@ import (
 
 // Options are the arguments of Open.
 type Options struct {
-	// Library is the path of the MPI library; "" uses the variable ONERING_MPI, or finds
-	// the launcher's library.
+	// Library is the path of the MPI library; "" uses the variable ONERING_MPI, or finds the launcher's library.
 	Library string
 	// Version is onering's; ranks of another version are refused.
 	Version string
@@ -41,8 +38,7 @@ type Options struct {
 // defaultTimeout is how long a rank may give no sign of life.
 const defaultTimeout = time.Minute
 
-// startTimeout is the least time that MPI may take to start: ranks do not start at once.
-// Tests shorten it.
+// startTimeout is the least time that MPI may take to start: ranks do not start at once. Tests shorten it.
 var startTimeout = 15 * time.Second
 
 // A Peer is a rank of the run.
@@ -66,8 +62,7 @@ func (e *AbortError) Error() string { return fmt.Sprintf("rank %d ended the run:
 
 func (e *AbortError) Unwrap() error { return e.Err }
 
-// A World is this process as one of the ranks of a run. Its methods may be called by
-// several goroutines at once.
+// A World is this process as one of the ranks of a run. Its methods may be called by several goroutines at once.
 type World struct {
 	// CPUs is how many CPUs this process may use: GOMAXPROCS before Open, which raises it.
 	CPUs int
@@ -80,10 +75,9 @@ type World struct {
 	store   store
 }
 
-// Open opens the library, starts MPI and waits until all ranks have done so. It refuses a
-// run whose ranks have different libraries or versions of onering, or whose library
-// belongs to another MPI than the launcher. A process calls it once, before anything
-// slow, since the other ranks wait.
+// Open opens the library, starts MPI and waits until all ranks have done so. It refuses a run whose ranks have
+// different libraries or versions of onering, or whose library belongs to another MPI than the launcher. A process
+// calls it once, before anything slow, since the other ranks wait.
 func Open(ctx context.Context, o Options) (*World, error) {
 	launch, ok := Launched()
 	if !ok {
@@ -187,7 +181,7 @@ func (w *World) init() error {
 	return nil
 }
 
-// helloTag is the tag of the messages of spread and Gather; callers have tags 0 to 9999.
+// helloTag is the tag of the messages of broadcast and Gather; callers have tags 0 to 9999.
 const helloTag = 10001
 
 // A hello is what a rank tells rank 0 about itself at the start.
@@ -196,7 +190,7 @@ type hello struct {
 	Library, Version string
 }
 
-// introduce tells the ranks about each other. Rank 0 ends a run whose ranks do not fit.
+// introduce tells all ranks who the others are, by way of rank 0. That ends a run whose ranks have other libraries or versions.
 func (w *World) introduce(ctx context.Context) error {
 	own := hello{Peer{w.Rank(), C.GoString(&w.self.host[0]), os.Getpid(), w.LocalRank()}, w.library.Name, w.version}
 	all, err := Gather(ctx, w, own)
@@ -220,7 +214,7 @@ func (w *World) introduce(ctx context.Context) error {
 			return err
 		}
 	}
-	if peers, err = w.spread(ctx, peers); err == nil {
+	if peers, err = w.broadcast(ctx, peers); err == nil {
 		err = json.Unmarshal(peers, &w.peers)
 	}
 	if err != nil {
@@ -245,8 +239,7 @@ func (w *World) LocalSize() int { return int(w.self.local_size) }
 // Library returns the library that was opened.
 func (w *World) Library() Library { return w.library }
 
-// CUDAAware reports whether the library says that it takes pointers to the memory of
-// CUDA devices.
+// CUDAAware reports whether the library says that it takes pointers to the memory of CUDA devices.
 func (w *World) CUDAAware() bool { return w.self.cuda != 0 }
 
 // Peers returns all ranks in order.
@@ -274,8 +267,8 @@ func (w *World) Recv(ctx context.Context, from, tag int, b []byte) error {
 // atOnce is how many bytes Exchange moves between two ranks at a time.
 const atOnce = 4 << 20
 
-// Exchange sends out[r] to each rank r and fills in[r] with the bytes that r sends to
-// this rank. An empty slice means no message. All Sends and Recvs run at the same time.
+// Exchange sends out[r] to each rank r and fills in[r] with the bytes that r sends to this rank. An empty slice means
+// no message. All Sends and Recvs run at the same time; longer slices go in several messages.
 func (w *World) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 	for first := 0; ; first += atOnce {
 		var moves []move
@@ -292,7 +285,7 @@ func (w *World) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 		if len(moves) == 0 {
 			return nil
 		}
-		if err := w.check((w.Rank()+1)%w.Size(), tag); err != nil {
+		if err := w.check((w.Rank()+1)%w.Size(), tag); err != nil { // of the tag; peers are right
 			return err
 		}
 		if err := w.loop.move(ctx, moves...); err != nil {
@@ -317,15 +310,14 @@ func (w *World) Ended() error {
 	return w.loop.reason()
 }
 
-// Abort ends all ranks and does not return. Rank 0 prints the message that reaches it
-// first, and the calls of all ranks end with it as an *AbortError. Rank 0 then has a
-// minute, or the timeout if that is longer, to save its state, until it calls Abort too.
-// A rank without signs of life ends the run in the same way.
+// Abort ends all ranks and does not return. Rank 0 prints the message that reaches it first, and the calls of all
+// ranks end with it as an *AbortError. Rank 0 then has a minute, or the timeout if that is longer, to save its state,
+// until it calls Abort too. A rank without signs of life ends the run in the same way.
 func (w *World) Abort(err error) {
 	w.loop.ask(func(c *control) {
 		c.abort(err.Error())
 		if w.Rank() == 0 {
-			c.deadline = time.Now()
+			c.deadline = time.Now() // it has saved what it wanted to
 		}
 	})
 	time.Sleep(2 * grace)
@@ -353,9 +345,8 @@ func (w *World) Close() error {
 // leaver is set if an ended library must still sign off from the launcher; see Exit.
 var leaver atomic.Bool
 
-// Exit is os.Exit for a process that may have closed a World. MPICH, from version 4.2 on,
-// signs off from the launcher only when C's exit runs, which os.Exit does not call: to
-// the launcher it would look like a crash.
+// Exit is os.Exit for a process that may have closed a World. MPICH, from version 4.2 on, signs off from the launcher
+// only when C's exit runs, which os.Exit does not call: to the launcher it would look like a crash.
 func Exit(code int) {
 	if leaver.Load() {
 		time.AfterFunc(2*grace, func() { os.Exit(code) }) // exit functions of another library may hang

@@ -96,7 +96,7 @@ func (l *Library) Join(id []byte, rank, size int) (*Comm, error) {
 // errAborted is the error of calls after Abort.
 var errAborted = errors.New("NCCL: the link to the other ranks was cut")
 
-// call calls the library, unless Abort was called.
+// call calls the library, unless Abort was called, also during the call, or the communicator was given back.
 func (c *Comm) call(doing string, f func() C.int) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,12 +149,10 @@ func (c *Comm) Check() error {
 	return c.call("moving bytes", func() C.int { return C.onering_nccl_check(&c.library.lib, c.comm) })
 }
 
-// patience is how long Abort waits for a call to return by itself, and Close for the other
-// ranks.
+// patience is how long Abort waits for a call to return by itself, and Close for the other ranks.
 const patience = time.Second
 
-// Abort ends all work, in calls and in the stream, and all later calls, when the other
-// ranks are gone or have failed.
+// Abort ends all work, in calls and in the stream, and all later calls, when the other ranks are gone or have failed.
 func (c *Comm) Abort() {
 	if !c.aborted.CompareAndSwap(false, true) {
 		return

@@ -52,9 +52,8 @@ func (p *provisioner) runClient(ctx context.Context, b Build, name, command stri
 // package index. They must not appear in messages.
 var account = regexp.MustCompile(`://[^/@\s]*@`)
 
-// clientError returns what went wrong in the client's own words: the first line
-// of its output that is marked as an error, since both pip and npm print long
-// explanations after it.
+// clientError returns what went wrong in the client's own words: the first line of its output that is marked as an
+// error, since both pip and npm print long explanations after it.
 func clientError(err error, out string) error {
 	lines := strings.Split(strings.TrimSpace(account.ReplaceAllString(out, "://")), "\n")
 	for _, marker := range []string{"ERROR:", "npm error", "npm ERR!"} {
@@ -70,8 +69,7 @@ func clientError(err error, out string) error {
 	return err
 }
 
-// treeSize returns the bytes of all files below dir. Files may appear and
-// disappear while it counts.
+// treeSize returns the bytes of all files below dir. Files may appear and disappear while it counts.
 func treeSize(dir string) (n int64) {
 	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {

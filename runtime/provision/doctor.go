@@ -63,9 +63,8 @@ type client struct {
 	Missing string `json:"missing,omitempty"` // why the client cannot be used
 }
 
-// Diagnose looks at the machine as a run with the same options would, for a library of a
-// kind, but downloads nothing. usable is false if a named library cannot be used, since
-// no other would be tried.
+// Diagnose looks at the machine as a run with the same options would, for a library of a kind, but downloads nothing.
+// usable is false if a named library cannot be used, since no other would be tried.
 func Diagnose(ctx context.Context, o Options, k Kind) (r Report, usable bool) {
 	r = Report{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), CPUs: runtime.GOMAXPROCS(0), Problems: []string{}}
 	r.CPU, r.Features = cpu()
@@ -95,8 +94,7 @@ func (r *Report) Problem(err error) {
 	r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), "provision: "))
 }
 
-// Verify returns an error if a downloaded library has changed since, for example by a
-// disk error.
+// Verify returns an error if a downloaded library has changed since, for example by a disk error.
 func (at Location) Verify() error {
 	if _, err := describeLibrary(at); err != nil {
 		return fmt.Errorf("provision: the ONNX Runtime library: %w", err)
@@ -168,9 +166,8 @@ func clients(ctx context.Context) []client {
 	return list
 }
 
-// cpu returns the processor's model and those of its features that decide how
-// fast ONNX Runtime's kernels are. Both are empty if the system has no file that
-// says them.
+// cpu returns the processor's model and those of its features that decide how fast ONNX Runtime's kernels are. Both
+// are empty if the system has no file that says them.
 func cpu() (model string, features []string) {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 // maxLibrary bounds a library file; the largest known, the CUDA provider, has 284 MB.
 const maxLibrary = 1 << 30
 
-// extract writes one member of an archive (.whl, .zip or .tgz) to the file into
-// and checks its SHA-256 if sum is not empty. It writes no other file, whatever
-// names the archive has.
+// extract writes one member of an archive (.whl, .zip or .tgz) to the file into and checks its SHA-256 if sum is not
+// empty. It writes no other file, whatever names the archive has.
 func extract(archive, member, into, sum string) error {
 	write := func(r io.Reader) error { return writeLibrary(r, into, sum) }
 	var err error

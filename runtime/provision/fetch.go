@@ -39,17 +39,15 @@ func (b Build) path(cache, goos, goarch string) string {
 	return filepath.Join(cache, version+"-"+goos+"-"+goarch, libraryName(goos))
 }
 
-// A Source is a way to get the library. fetch writes the library to the path into,
-// complete and checked, and its other files into the same folder. It may use the folder
-// p.staging for temporary files.
+// A Source is a way to get the library. fetch writes the library to the path into, complete and checked, and its
+// other files into the same folder. It may use the folder p.staging for temporary files.
 type Source struct {
 	name  string
 	build func(goos, goarch string) (Build, bool)
 	fetch func(ctx context.Context, p *provisioner, b Build, into string) error
 }
 
-// builds looks up a platform in a table of builds of one version. ref is the Ref of
-// builds without one.
+// builds looks up a platform in a table of builds of one version. ref is the Ref of builds without one.
 func builds(version, ref string, table map[string]Build) func(goos, goarch string) (Build, bool) {
 	return func(goos, goarch string) (Build, bool) {
 		b, ok := table[goos+"/"+goarch]
@@ -58,8 +56,7 @@ func builds(version, ref string, table map[string]Build) func(goos, goarch strin
 	}
 }
 
-// sources are tried in this order. Package clients come first, since they use the user's
-// proxies and mirrors.
+// sources are tried in this order. Package clients come first, since they use the user's proxies and mirrors.
 var sources = []Source{pip, npm, module, github}
 
 // errAbsent is returned by a source whose package client is not on this machine.
@@ -132,8 +129,7 @@ func (p *provisioner) provision(ctx context.Context) (Location, error) {
 	return Location{}, p.missing(failed...)
 }
 
-// An origin says where a cached library came from. It is written beside the
-// library.
+// An origin says where a cached library came from. It is written beside the library.
 type origin struct {
 	Source  string            `json:"source"`
 	Ref     string            `json:"ref"`
@@ -189,8 +185,7 @@ func (p *provisioner) install(ctx context.Context, s Source, b Build) (string, e
 	return path, os.Rename(ready, filepath.Dir(path))
 }
 
-// missing returns the error for a machine without a library. It says what was tried and
-// what the user can do.
+// missing returns the error for a machine without a library. It says what was tried and what the user can do.
 func (p *provisioner) missing(why ...error) error {
 	if p.kind.Name != "" {
 		return fmt.Errorf("provision: no ONNX Runtime library %s was found and none could be fetched:\n%w\nTo go on, "+

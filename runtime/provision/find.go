@@ -34,8 +34,7 @@ func (k Kind) sources() []Source {
 	return k.Sources
 }
 
-// Lacks returns the first file that k needs and that is missing beside the library at
-// path, or "".
+// Lacks returns the first file that k needs and that is missing beside the library at path, or "".
 func (k Kind) Lacks(path string) string {
 	for _, name := range k.With {
 		if Beside(path, name) == "" {
@@ -55,8 +54,7 @@ func Beside(library, name string) string {
 	return FirstWith(dirs, name)
 }
 
-// FirstWith returns the path of the file called name in the first of dirs that
-// has one, or "".
+// FirstWith returns the path of the file called name in the first of dirs that has one, or "".
 func FirstWith(dirs []string, name string) string {
 	for _, d := range dirs {
 		path := filepath.Join(d, name)
@@ -67,10 +65,9 @@ func FirstWith(dirs []string, name string) string {
 	return ""
 }
 
-// Find looks for a library of a kind: the path in o.Library, then that in
-// ONNXRUNTIME_LIB, then the cache, then the system's folders. If there is none it fetches
-// one into the cache. A library that was named is never replaced by another one: if it
-// cannot be used, that is an error.
+// Find looks for a library of a kind: the path in o.Library, then that in ONNXRUNTIME_LIB, then the cache, then the
+// system's folders. If there is none it fetches one into the cache. A library that was named is never replaced by
+// another one: if it cannot be used, that is an error.
 func Find(ctx context.Context, o Options, k Kind) (Location, error) {
 	at, err := Look(o, k)
 	if err != nil || at.Path != "" {
@@ -90,7 +87,7 @@ func Look(o Options, k Kind) (Location, error) {
 		if asked.Path == "" {
 			continue
 		}
-		path, err := named(asked.Path, goos)
+		path, err := libraryAt(asked.Path, goos)
 		if err == nil {
 			err = inspect(path, goos, goarch)
 		}
@@ -117,7 +114,7 @@ func Look(o Options, k Kind) (Location, error) {
 		return Location{path, "cache"}, nil
 	}
 	for _, dir := range systemDirs(goos, goarch) {
-		path, err := named(dir, goos)
+		path, err := libraryAt(dir, goos)
 		if err != nil || tooOld(path) || k.Lacks(path) != "" {
 			continue
 		}
@@ -133,9 +130,9 @@ func libraryName(goos string) string {
 	return cmp.Or(map[string]string{"windows": "onnxruntime.dll", "darwin": "libonnxruntime.dylib"}[goos], "libonnxruntime.so")
 }
 
-// named returns the absolute path of the library at path, which may also be the
-// folder that holds the library.
-func named(path, goos string) (string, error) {
+// libraryAt returns the absolute path of the library at path, which may also be the
+// folder that holds the library: then it is the file without a version, or the one of the newest.
+func libraryAt(path, goos string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err

@@ -19,16 +19,14 @@ import (
 	"onering/internal/strict"
 )
 
-// github downloads the archive of ONNX Runtime's own release, for machines without a
-// package client. The release states the archive's SHA-256. The cache stores the first
-// stated checksum; if the release later states another one for the same archive, the
-// archive is refused.
+// github downloads the archive of ONNX Runtime's own release, for machines without a package client. The release
+// states the archive's SHA-256. The cache stores the first stated checksum; if the release later states another one
+// for the same archive, the archive is refused.
 var github = Source{name: "GitHub", build: builds(pinned, "", releaseBuilds), fetch: githubFetch}
 
 const releasePage = "https://github.com/microsoft/onnxruntime/releases/tag/v" + pinned
 
-// releaseAPI is where GitHub describes the release. Tests replace it with the
-// address of their own server.
+// releaseAPI is where GitHub describes the release. Tests replace it with the address of their own server.
 var releaseAPI = "https://api.github.com/repos/microsoft/onnxruntime/releases/tags/v" + pinned
 
 var releaseBuilds = map[string]Build{
@@ -64,8 +62,7 @@ func githubFetch(ctx context.Context, p *provisioner, b Build, into string) erro
 	return extract(archive, b.Member, into, b.Sum)
 }
 
-// httpClient gives up on a server that does not answer. A download may take as
-// long as it needs.
+// httpClient gives up on a server that does not answer. A download may take as long as it needs.
 var httpClient = &http.Client{Transport: func() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = 30 * time.Second
@@ -119,8 +116,7 @@ func describe(ctx context.Context, name string) (asset, error) {
 	return asset{}, fmt.Errorf("the release has no %s", name)
 }
 
-// remember stores the digest of a in the cache, and returns an error if another one is
-// stored there.
+// remember stores the digest of a in the cache, and returns an error if another one is stored there.
 func (p *provisioner) remember(a asset) error {
 	path := filepath.Join(p.cache, "github.json")
 	seen := map[string]string{}

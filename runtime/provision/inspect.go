@@ -9,9 +9,8 @@ import (
 	"slices"
 )
 
-// inspect returns an error if the file at path cannot be ONNX Runtime for a
-// system. It only reads the file's headers: loading a library runs its code, and
-// loading a file that is cut short ends the process.
+// inspect returns an error if the file at path cannot be ONNX Runtime for a system. It only reads the file's headers:
+// loading a library runs its code, and loading a file that is cut short ends the process.
 func inspect(path, goos, goarch string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// module copies the library that the Go module onnxruntime_go has for its tests. It is an
-// older version, but a machine that has built onering has the module, so neither a
-// network nor a package client is needed.
+// module copies the library that the Go module onnxruntime_go has for its tests. It is an older version, but a
+// machine that has built onering has the module, so neither a network nor a package client is needed.
 var module = Source{name: "the Go module cache", build: builds("1.24.1", modulePath+"@"+moduleVersion, moduleBuilds), fetch: moduleFetch}
 
 const modulePath = "github.com/yalue/onnxruntime_go"

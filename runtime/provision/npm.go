@@ -30,8 +30,7 @@ func npmFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	if err != nil {
 		return errAbsent
 	}
-	// npm packs into the working folder. It downloads to its cache first, so the size is
-	// unknown until it is done.
+	// npm packs into the working folder. It downloads to its cache first, so the size is unknown until it is done.
 	if err := p.runClient(ctx, b, "npm", client, "pack", b.ref, "--ignore-scripts", "--silent"); err != nil {
 		return err
 	}

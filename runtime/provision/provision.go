@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// MinAPI is the oldest version of ONNX Runtime's C interface that onering runs
-// on; library version 1.N.x has interface N. It is the one that the Go binding
-// onnxruntime_go asks for.
+// MinAPI is the oldest version of ONNX Runtime's C interface that onering runs on; library version 1.N.x has
+// interface N. It is the one that the Go binding onnxruntime_go asks for.
 const MinAPI = 24
 
 // Environment variables that say where the library is.
@@ -21,8 +20,7 @@ const (
 	envOffline      = "ONERING_OFFLINE" // if not empty, no library is downloaded
 )
 
-// Options say where to look for the library and whether to fetch one. The zero
-// value is the default.
+// Options say where to look for the library and whether to fetch one. The zero value is the default.
 type Options struct {
 	// Library is the path of an ONNX Runtime shared library, or of the folder
 	// that holds it. If it is empty, Find looks in the usual places.
@@ -35,8 +33,7 @@ type Options struct {
 	// Progress, if not nil, is called while a library is fetched: with the current
 	// action, such as "onnxruntime 1.31.1 with pip", and bytes. total is 0 while unknown.
 	Progress func(step string, done, total int64)
-	// Notice, if not nil, is called with one sentence that says which library
-	// was fetched and from where.
+	// Notice, if not nil, is called with one sentence that says which library was fetched and from where.
 	Notice func(string)
 }
 
@@ -47,8 +44,7 @@ func (o Options) Fetches() bool { return !o.Offline && os.Getenv(envOffline) == 
 type Location struct {
 	// Path is absolute, or "" if there is no library.
 	Path string
-	// Found is "--library", "ONNXRUNTIME_LIB", "cache", "system", or the name of the
-	// source of a new download.
+	// Found is "--library", "ONNXRUNTIME_LIB", "cache", "system", or the name of the source of a new download.
 	Found string
 }
 

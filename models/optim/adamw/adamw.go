@@ -56,7 +56,8 @@ func (a AdamW) Scalars(t int, lr float64) map[string]float64 {
 	}
 }
 
-// Program implements models.Optimizer.
+// Program implements models.Optimizer: the update of AdamW as a graph over n elements, in place. It
+// also writes the new weights in the type copy, unless that is float32.
 func (AdamW) Program(_ []int, copy models.DType) (models.Program, error) {
 	name := "adamw"
 	switch copy {
@@ -79,7 +80,7 @@ func (AdamW) Program(_ []int, copy models.DType) (models.Program, error) {
 		update := graph.Div(graph.Mul(m1, rate), graph.Add(graph.Mul(graph.Sqrt(v1), root), eps))
 		p1 := graph.Sub(graph.Mul(p, keep), update)
 		g.OutputOnto(ports.ParamOut, p1, ports.Param)
-		g.OutputOnto("m1", m1, ports.First)
+		g.OutputOnto("m1", m1, ports.First) // the ports of State with a 1, as models.Optimizer demands
 		g.OutputOnto("v1", v1, ports.Second)
 		if copy != models.F32 {
 			g.Output(ports.Copy, graph.Cast(p1, copy))

@@ -48,13 +48,13 @@ func OnGPU(number int, stream unsafe.Pointer) (*kernels.Device, error) {
 	if g == nil {
 		return nil, errors.New(C.GoString(problem))
 	}
-	for half, name := range []string{"bfloat16", "float16"} {
+	for kind, name := range []string{"bfloat16", "float16"} { // as C numbers them
 		data, err := image(name, int(major), int(minor))
 		if err != nil {
 			return nil, err
 		}
 		image := C.CBytes(append(data, 0)) // PTX must end with a zero byte
-		problem = C.onering_gpu_load(g, C.int(half), image)
+		problem = C.onering_gpu_load(g, C.int(kind), image)
 		C.free(image)
 		if problem != nil {
 			return nil, errors.New(C.GoString(problem))

@@ -5,11 +5,10 @@ import "C"
 
 import "unsafe"
 
-// Halves are float32 numbers in two parts of 16 bits: in High the number rounded to bfloat16, to
-// the nearest and of two equally near ones to the even one, and in Low the lower half of its
-// bits, which tells whether it was rounded up. A number halfway between two bfloat16 that rounds
-// up is stored as the next one away from zero, since its halves would be those of another; what
-// Join returns, Split stores exactly.
+// Halves are float32 numbers in two parts of 16 bits: in High the number rounded to bfloat16, to the nearest and of
+// two equally near ones to the even one, and in Low the lower half of its bits, which tells whether it was rounded
+// up. A number halfway between two bfloat16 that rounds up is stored as the next one away from zero, since its halves
+// would be those of another; what Join returns, Split stores exactly.
 type Halves struct{ High, Low []uint16 }
 
 // HalvesAt returns n numbers whose halves lie at two addresses.

@@ -20,7 +20,7 @@ func (c *Code) Run(arrays [][]float32, scalars []float32) error {
 	if len(arrays) != len(c.Inputs) || len(scalars) != len(c.Scalars) {
 		return fmt.Errorf("tiles: %d arrays and %d scalars for inputs %q and %q", len(arrays), len(scalars), c.Inputs, c.Scalars)
 	}
-	var at [most]*C.float
+	var at [mostArrays]*C.float
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	for i, a := range arrays {
@@ -55,9 +55,8 @@ func isScalar(x operand) C.int {
 	return 0
 }
 
-// OneLoop reports whether Run does the steps in one loop on this processor, with
-// intermediate results in registers. That holds for the steps of AdamW on x86 with AVX2;
-// steps of other Programs run one after the other.
+// OneLoop reports whether Run does the steps in one loop on this processor, with intermediate results in registers.
+// That holds for the steps of AdamW on x86 with AVX2; steps of other Programs run one after the other.
 func (c *Code) OneLoop() bool {
 	steps := c.cSteps()
 	return C.onering_tiles_one_loop(unsafe.SliceData(steps), C.size_t(len(steps)), C.size_t(len(c.Inputs))) != 0

@@ -1,10 +1,9 @@
 // Package tiles runs element-wise Programs, such as an optimizer's update, on the CPU:
 // it reads them as steps (Compile), and does all steps for a few elements at a time.
 //
-// ONNX Runtime runs the operators of a graph one after the other, each over whole
-// tensors. On the CPU an update of AdamW so moves 136 bytes for each parameter, of which
-// 28 are weights, gradients and moments; the others are results between operators. Tile
-// by tile, intermediate results never leave the cache of a core.
+// ONNX Runtime runs the operators of a graph one after the other, each over whole tensors. On the CPU an update of
+// AdamW so moves 136 bytes for each parameter, of which 28 are weights, gradients and moments; the others are results
+// between operators. Tile by tile, intermediate results never leave the cache of a core.
 package tiles
 
 import (
@@ -45,12 +44,12 @@ type operand struct {
 var operands = map[string]int{"Mul": 2, "Add": 2, "Sub": 2, "Div": 2, "Sqrt": 1, "Sign": 1}
 
 // most is the largest number of arrays of a Code.
-const most = 32
+const mostArrays = 32
 
 // Compile reads a Program. Every output must be written onto an input. An error names the
 // part that is not element-wise; ONNX Runtime can run such a Program.
 func Compile(p models.Program) (*Code, error) {
-	c := compiler{program: p, at: map[string]operand{}, last: map[string]int{}}
+	c := compiler{program: p, arrayOf: map[string]operand{}, lastReader: map[string]int{}}
 	if err := c.compile(); err != nil {
 		return nil, fmt.Errorf("tiles: program %q: %w", p.Name, err)
 	}
@@ -59,24 +58,23 @@ func Compile(p models.Program) (*Code, error) {
 
 type compiler struct {
 	Code
-	program models.Program
-	at      map[string]operand // the array that holds a tensor
-	last    map[string]int     // the last node that reads a tensor
-	free    []int              // arrays of intermediate results that nothing reads any more
+	program      models.Program
+	arrayOf      map[string]operand // the array that holds a tensor
+	lastReader   map[string]int     // the last node that reads a tensor
+	unusedArrays []int              // arrays of intermediate results that nothing reads any more
 }
 
-// compile gives each input a scalar or an array, and then makes a step of each node that an output needs, in
-// order.
+// compile gives each input a scalar or an array, and then makes a step of each node that an output needs, in order.
 func (c *compiler) compile() error {
 	for _, in := range c.program.Inputs {
 		switch {
 		case in.DType != models.F32 || len(in.Shape) > 1 || len(in.Shape) == 1 && in.Shape[0] != c.length(in.Shape[0]):
 			return fmt.Errorf("input %q is %s %v", in.Name, in.DType, in.Shape)
 		case len(in.Shape) == 0:
-			c.at[in.Name] = operand{len(c.Scalars), true}
+			c.arrayOf[in.Name] = operand{len(c.Scalars), true}
 			c.Scalars = append(c.Scalars, in.Name)
 		default:
-			c.at[in.Name] = operand{len(c.Inputs), false}
+			c.arrayOf[in.Name] = operand{len(c.Inputs), false}
 			c.Inputs = append(c.Inputs, in.Name)
 		}
 	}
@@ -89,7 +87,7 @@ func (c *compiler) compile() error {
 	nodes := c.needed()
 	for i, n := range nodes {
 		for _, name := range n.Inputs {
-			c.last[name] = i
+			c.lastReader[name] = i
 		}
 	}
 	for i, n := range nodes {
@@ -98,7 +96,7 @@ func (c *compiler) compile() error {
 		}
 	}
 	for _, out := range c.program.Outputs {
-		if _, ok := c.at[out.Name]; !ok {
+		if _, ok := c.arrayOf[out.Name]; !ok {
 			return fmt.Errorf("nothing makes output %q", out.Name)
 		}
 	}
@@ -141,10 +139,11 @@ func (c *compiler) needed() (kept []onnx.Node) {
 // after returns the operand of a node whose result equals that operand.
 const after = "After"
 
-// step adds the step of one node.
+// step adds the step of node i, n. Its result goes onto the input that the Program's Alias names, or to the array of
+// an intermediate result that nothing reads any more, which may be an operand's, or to a new one.
 func (c *compiler) step(i int, n onnx.Node) error {
-	if n.Op == after && c.at[n.Inputs[0]].Scalar {
-		c.at[n.Outputs[0]] = c.at[n.Inputs[0]]
+	if n.Op == after && c.arrayOf[n.Inputs[0]].Scalar {
+		c.arrayOf[n.Outputs[0]] = c.arrayOf[n.Inputs[0]]
 		return nil
 	}
 	if count, ok := operands[n.Op]; !ok || n.Domain != "" || len(n.Attrs) > 0 || len(n.Inputs) != count || len(n.Outputs) != 1 {
@@ -152,7 +151,7 @@ func (c *compiler) step(i int, n onnx.Node) error {
 	}
 	var x [2]operand
 	for k, name := range n.Inputs {
-		at, ok := c.at[name]
+		at, ok := c.arrayOf[name]
 		if !ok {
 			return fmt.Errorf("%q is unknown, or was overwritten", name)
 		}
@@ -162,28 +161,28 @@ func (c *compiler) step(i int, n onnx.Node) error {
 		return errors.New("it has scalars only")
 	}
 	for k, name := range n.Inputs {
-		between := !x[k].Scalar && x[k].Index >= len(c.Inputs)
-		if between && c.last[name] == i && !slices.Contains(c.free, x[k].Index) {
-			c.free = append(c.free, x[k].Index)
+		intermediate := !x[k].Scalar && x[k].Index >= len(c.Inputs)
+		if intermediate && c.lastReader[name] == i && !slices.Contains(c.unusedArrays, x[k].Index) {
+			c.unusedArrays = append(c.unusedArrays, x[k].Index)
 		}
 	}
 	s := step{Op: n.Op, A: x[0], B: x[1]}
 	out := n.Outputs[0]
 	if in := c.program.Alias[out]; in != "" {
-		at, ok := c.at[in]
+		at, ok := c.arrayOf[in]
 		if !ok || at.Scalar {
 			return fmt.Errorf("%q is not an array, or was overwritten", in)
 		}
-		delete(c.at, in) // so that no later step reads the old value
+		delete(c.arrayOf, in) // so that no later step reads the old value
 		s.To = at.Index
-	} else if len(c.free) > 0 {
-		s.To, c.free = c.free[len(c.free)-1], c.free[:len(c.free)-1]
-	} else if s.To = c.Arrays; s.To < most {
+	} else if len(c.unusedArrays) > 0 {
+		s.To, c.unusedArrays = c.unusedArrays[len(c.unusedArrays)-1], c.unusedArrays[:len(c.unusedArrays)-1]
+	} else if s.To = c.Arrays; s.To < mostArrays {
 		c.Arrays++
 	} else {
-		return fmt.Errorf("there are more than %d arrays", most)
+		return fmt.Errorf("there are more than %d arrays", mostArrays)
 	}
-	c.at[out] = operand{Index: s.To}
+	c.arrayOf[out] = operand{Index: s.To}
 	c.Steps = append(c.Steps, s)
 	return nil
 }
