@@ -239,6 +239,8 @@ func TestErrors(t *testing.T) {
 		{"array with a fault", file("x.json", "["+good+",{]"), Options{}, "row 2: not JSON at byte 1"},
 		{"array of numbers", file("x.json", "[1]"), Options{}, `row 1: not a JSON object but "1"`},
 		{"after the array", file("x.json", "["+good+"] 1"), Options{}, "row 2: there is more after the array's end"},
+		{"no name around the array", file("x.json", `{"data": [`+good+`], 5: 1}`), Options{}, `row 2: not JSON: "5" is no name`},
+		{"no value around the array", file("x.json", `{"data": [`+good+`], "rows"}`), Options{}, `row 2: not JSON: "\"rows\"" is no name with a value`},
 		{"csv fields", file("x.csv", "problem,answer\na,b\nc\n"), Options{}, "line 3: it has another number of fields than the header"},
 		{"csv quotes", file("x.csv", "problem,answer\na,b\n\"c,d\n"), Options{}, `line 3: at column`},
 		{"csv header", file("x.csv", "a,a\n1,2\n"), Options{}, `header: two columns are named "a"`},

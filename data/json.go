@@ -221,9 +221,11 @@ func (s *jsonValues) readEnd() error {
 		switch {
 		case err != nil:
 			return unexpectedEnd(err)
-		case parts[0] == "":
+		case parts[0] == "": // the closing brace
 			s.wrapped = false
 			s.r.Discard(1)
+		case parts[0][0] != '"' || parts[1] == "":
+			return fmt.Errorf("not JSON: %.60q is no name with a value in the object around the array", parts[0])
 		case slices.Contains(listNames, parts[0][1:len(parts[0])-1]) && parts[1][0] == '[':
 			return fmt.Errorf("there is a second list of rows, %s: write each into a file of its own", parts[0])
 		}
