@@ -32,12 +32,12 @@ type arrowMessages struct {
 	*columnRows
 	f       *os.File
 	at, end int64              // the part of the stream that is still to be read
-	file    bool               // it is a file
+	file    bool               // it is a file, which has a footer
 	schema  []byte             // the first message of a file
 	places  []int64            // where the other messages of a file are
-	left    int                // bytes that lists and texts of a message may still take; tables may share bytes
+	budget  int                // bytes that lists and texts of a message may still take; tables may share bytes
 	batch   *flatbuffers.Table // the record batch or dictionary of the message
-	fault   any                // why the last message was not read
+	cause   any                // the panic for which the last message was not read
 }
 
 // openArrow opens a file or a stream of Arrow: a file has a footer with the places of its messages.
@@ -45,7 +45,7 @@ func openArrow(in Input) (rows *Rows, err error) {
 	c := &columnRows{format: "Arrow", unfolding: in.unfolding}
 	defer c.caught(&err)
 	m := &arrowMessages{columnRows: c}
-	if m.f, err = in.whole(); err != nil {
+	if m.f, err = in.uncompressed(); err != nil {
 		return nil, err
 	}
 	m.end = in.Size
@@ -53,26 +53,27 @@ func openArrow(in Input) (rows *Rows, err error) {
 	case bytes.HasPrefix(head, []byte("FEA1")):
 		return nil, errors.New("a Feather file of version 1: write it again as version 2 (Arrow)")
 	case string(head) == arrowEnd:
-		m.at = max(0, m.end-10)
-		end := m.read(10)
+		const begin, tail = int64(8), int64(4 + len(arrowEnd)) // the magic padded; the length of the footer and the magic
+		m.at = max(0, m.end-tail)
+		end := m.read(tail)
 		if string(end[4:]) != arrowEnd {
 			return nil, fmt.Errorf("the file does not end with %s: it is cut short", arrowEnd)
 		}
 		size := int64(binary.LittleEndian.Uint32(end))
-		damagedIf(size > m.end-18, "its footer is longer than it")
-		m.at = m.end - 10 - size
+		damagedIf(size > m.end-begin-tail, "its footer is longer than it")
+		m.at = m.end - tail - size
 		m.footer(m.read(size))
 	}
 	reader, err := ipc.NewReaderFromMessageReader(m)
-	m.passed(err)
+	m.failIf(err)
 	for _, field := range reader.Schema().Fields() {
 		c.names = append(c.names, field.Name)
 	}
 	var cells []func(int) any
-	c.cell = func(i, row int64) any { return cells[i](int(row)) }
+	c.cell = func(i, row int) any { return cells[i](row) }
 	c.group = func() (int64, error) {
 		if !reader.Next() {
-			m.passed(reader.Err())
+			m.failIf(reader.Err())
 			return 0, io.EOF
 		}
 		batch := reader.RecordBatch()
@@ -87,8 +88,8 @@ func openArrow(in Input) (rows *Rows, err error) {
 	return &Rows{Next: c.next, Columns: c.names, Unit: "row"}, distinct(c.names)
 }
 
-// footer reads where the messages of a file are. Polars writes no schema but in the footer, so its
-// message is made of that.
+// footer reads where the messages of a file are. Polars writes the schema into the footer alone, so
+// this makes the first message, the schema's, of the footer and a head.
 func (m *arrowMessages) footer(b []byte) {
 	t := flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}
 	for _, field := range []int{2, 3} { // the dictionaries and the record batches
@@ -99,18 +100,19 @@ func (m *arrowMessages) footer(b []byte) {
 	}
 	var schema flatbuffers.Table
 	t.Union(&schema, flatbuffers.UOffsetT(t.Offset(slot(1))))
-	// A message has the offset of its table, the places of version, kind and header in it, and these.
 	version := byte(t.GetInt16Slot(slot(0), 0))
-	m.schema = append([]byte{16, 0, 0, 0, 10, 0, 12, 0, 8, 0, 10, 0, 4, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, version, 0, 1, 0, 0, 0, 0, 0}, b...)
-	binary.LittleEndian.PutUint32(m.schema[20:], uint32(32-20+schema.Pos))
+	m.schema = append([]byte{16, 0, 0, 0, // where the table of the message begins
+		10, 0, 12, 0, 8, 0, 10, 0, 4, 0, 0, 0, // two sizes, and the places of version, kind and header in the table
+		12, 0, 0, 0, 0, 0, 0, 0, version, 0, 1, 0, 0, 0, 0, 0}, b...) // the table: how far back those are, header, version, kind (schema)
+	binary.LittleEndian.PutUint32(m.schema[20:], uint32(32-20+schema.Pos)) // the header is the schema, counted from byte 20
 	m.file = true
 }
 
-// passed panics with what was wrong with a message, or else says that the library met an error: its
+// failIf panics with what was wrong with a message, or else says that the library met an error: its
 // words are about its own parts.
-func (m *arrowMessages) passed(err error) {
-	if m.fault != nil {
-		panic(m.fault)
+func (m *arrowMessages) failIf(err error) {
+	if m.cause != nil {
+		panic(m.cause)
 	}
 	damagedIf(err != nil, "what begins before byte %d cannot be read", m.at)
 }
@@ -123,17 +125,17 @@ func (m *arrowMessages) Release() {}
 
 // Message reads the next message: four bytes FF (absent before version 0.15), the length
 // of the metadata, the metadata, and the body. A length of 0 and the end of the file both
-// end the stream.
+// end the stream. A panic is kept for failIf, since the library would change its text.
 func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	defer func() {
-		if m.fault = recover(); m.fault != nil {
+		if m.cause = recover(); m.cause != nil {
 			err = io.ErrUnexpectedEOF
 		}
 	}()
 	m.column = ""
 	if text := m.schema; text != nil {
-		m.schema, m.left = nil, 4*len(text)+1<<20
-		m.check(&flatbuffers.Table{Bytes: text, Pos: flatbuffers.GetUOffsetT(text)})
+		m.schema = nil
+		m.check(text)
 		return ipc.NewMessage(memory.NewBufferBytes(text), memory.NewBufferBytes(nil)), nil
 	}
 	if m.file && len(m.places) > 0 {
@@ -150,11 +152,8 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	}
 	damagedIf(length > maxMetadata, "metadata of %d bytes", length)
 	text := m.read(int64(length))
-	m.left, m.batch = 4*len(text)+1<<20, nil
-	size := m.check(&flatbuffers.Table{Bytes: text, Pos: flatbuffers.GetUOffsetT(text)})
-	if size > maxHeld {
-		panic(unreadable(fmt.Sprintf("a record batch of %d MiB, at most %d are read: write the file with smaller ones", size>>20, maxHeld>>20)))
-	}
+	size := m.check(text)
+	unreadableIf(size > maxHeld, "a record batch of %d MiB, at most %d are read: write the file with smaller ones", size>>20, maxHeld>>20)
 	body := m.read(size)
 	if m.batch != nil {
 		m.buffers(m.batch, body)
@@ -163,9 +162,7 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 }
 
 func (m *arrowMessages) read(n int64) []byte {
-	if n < 0 || n > m.end-m.at {
-		panic(unreadable(fmt.Sprintf("the file is cut short: %d bytes are wanted at byte %d and %d are left", n, m.at, m.end-m.at)))
-	}
+	unreadableIf(n < 0 || n > m.end-m.at, "the file is cut short: %d bytes are wanted at byte %d and %d are left", n, m.at, m.end-m.at)
 	b := make([]byte, n)
 	_, err := m.f.ReadAt(b, m.at)
 	damagedIf(err != nil, "%v", noEnd(err))
@@ -182,7 +179,7 @@ func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
 	for i := 0; o != 0 && i < batch.VectorLen(o); i++ {
 		at := batch.Vector(o) + flatbuffers.UOffsetT(16*i)
 		from, length, end := batch.GetInt64(at), batch.GetInt64(at+8), int64(len(body))
-		damagedIf(from < 0 || length < 0 || from > end || length > end-from || from%8 != 0,
+		damagedIf(from < 0 || length < 0 || from > end || length > end-from || from%8 != 0, // 8: as the format aligns it
 			"a buffer of %d bytes at byte %d of a record batch of %d", length, from, end)
 		if length == 0 || batch.Offset(slot(3)) == 0 { // there is no compression
 			continue
@@ -192,11 +189,11 @@ func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
 		if size == -1 {
 			continue
 		}
-		if total += max(0, size); size < 0 || total > maxHeld {
-			panic(unreadable(fmt.Sprintf("a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch", length, size, maxHeld>>20)))
-		}
+		total += max(0, size)
+		unreadableIf(size < 0 || total > maxHeld,
+			"a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch", length, size, maxHeld>>20)
 		m.unfold(size)
-		var frame zstd.Header
+		var frame zstd.Header // of LZ4, which needs no such check, it is not decoded
 		damagedIf(frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)),
 			"a compressed buffer: %v", zstd.ErrWindowSizeExceeded)
 	}
@@ -217,15 +214,17 @@ var arrowTables = map[string][]struct {
 	"batch":      {{1, 16, ""}, {2, 16, ""}, {4, 8, ""}},
 }
 
+// slot returns where in the head of a table the place of a field stands.
 func slot(field int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*field) }
 
-// check walks over a message before the library does, which allocates as much as a list states, and
-// follows nested tables without a limit. A read outside of the metadata panics with an index out of
-// range. It returns the length of the body.
-func (m *arrowMessages) check(t *flatbuffers.Table) int64 {
-	if version := t.GetInt16Slot(slot(0), 0); version < 3 || version > 4 {
-		panic(unreadable(fmt.Sprintf("metadata of version %d, and versions 4 and 5 are read", version+1)))
-	}
+// check walks over the metadata of a message before the library does, which allocates as much as a list
+// states, and follows nested tables without a limit. A read outside of the metadata panics with an index
+// out of range. It sets batch to the record batch of the message, and returns the length of the body.
+func (m *arrowMessages) check(metadata []byte) int64 {
+	m.budget, m.batch = 4*len(metadata)+1<<20, nil
+	t := &flatbuffers.Table{Bytes: metadata, Pos: flatbuffers.GetUOffsetT(metadata)}
+	version := t.GetInt16Slot(slot(0), 0)
+	unreadableIf(version < 3 || version > 4, "metadata of version %d, and versions 4 and 5 are read", version+1)
 	m.table(t, "message", 0)
 	kind := t.GetByteSlot(slot(1), 0)
 	damagedIf(kind < 1 || kind > 3, "a message of kind %d", kind)
@@ -239,7 +238,7 @@ func (m *arrowMessages) subtable(t *flatbuffers.Table, field int, kind string, d
 	m.table(&sub, kind, depth+1)
 }
 
-// table checks a table and those inside it.
+// table checks a table of a kind in arrowTables, and those inside it. depth is how many are around it.
 func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
 	damagedIf(depth > 60, "metadata is nested too deep")
 	for _, part := range arrowTables[kind] {
@@ -252,11 +251,11 @@ func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
 			continue
 		}
 		at, n := t.Vector(o), t.VectorLen(o)
-		m.left -= n * part.size
-		damagedIf(int(at)+n*part.size > len(t.Bytes) || m.left < 0, "a list of %d is longer than the metadata", n)
+		m.budget -= n * part.size
+		damagedIf(int(at)+n*part.size > len(t.Bytes) || m.budget < 0, "a list of %d is longer than the metadata", n)
 		for i := range n {
 			if part.of != "" {
-				m.left -= 64 // the library's own form of a column or a note
+				m.budget -= 64 // the library's own form of a column or a note
 				m.table(&flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}, part.of, depth+1)
 			}
 		}

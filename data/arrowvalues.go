@@ -54,15 +54,15 @@ func (c *columnRows) arrowValues(a arrow.Array) func(int) any {
 	panic(unreadable(fmt.Sprintf("values of type %s are not read", a.DataType())))
 }
 
+// structCells returns the function that makes Objects of the values of a structure.
 func (c *columnRows) structCells(a *array.Struct) func(int) any {
 	fields := a.DataType().(*arrow.StructType).Fields()
 	cells, names := make([]func(int) any, len(fields)), make([]string, len(fields))
 	for i := range cells {
 		cells[i], names[i] = c.arrowCells(a.Field(i)), fields[i].Name
 	}
-	if err := distinct(names); err != nil {
-		panic(unreadable(err.Error()))
-	}
+	err := distinct(names)
+	unreadableIf(err != nil, "%v", err)
 	return func(i int) any {
 		o := make(Object, len(cells))
 		for j, get := range cells {
@@ -72,11 +72,12 @@ func (c *columnRows) structCells(a *array.Struct) func(int) any {
 	}
 }
 
+// listCells returns the function that makes lists of the elements that element reads.
 func (c *columnRows) listCells(a array.ListLike, element func(int) any) func(int) any {
 	n := int64(a.ListValues().Len())
 	return func(i int) any {
 		start, end := a.ValueOffsets(i)
-		if start < 0 || end < start || end > n {
+		if start < 0 || end < start || end > n { // the if spares sound lists the memory of the arguments
 			damagedIf(true, "a list of the values %d to %d of %d", start, end, n)
 		}
 		c.spend(end - start)
@@ -97,14 +98,15 @@ func reads[T any](a arrow.Array, show func(T) any) func(int) any {
 	return nil
 }
 
-func whole[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](x T) any { return int64(x) }
+func integral[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](x T) any { return int64(x) }
 
-// plainCells returns the functions that read texts, numbers and times, of which one fits a.
+// plainCells returns functions for texts, numbers and times: that for the type of a reads its values, the
+// others are nil.
 func (c *columnRows) plainCells(a arrow.Array) []func(int) any {
-	unit, scale, written := time.Second, 0, zone{}
+	unit, scale, local := time.Second, 0, zone{} // what the type says of its times and decimals
 	switch t := a.DataType().(type) {
 	case *arrow.TimestampType:
-		unit, written = t.Unit.Multiplier(), newZone(t.TimeZone)
+		unit, local = t.Unit.Multiplier(), newZone(t.TimeZone)
 	case arrow.TemporalWithUnit:
 		unit = t.TimeUnit().Multiplier()
 	case arrow.DecimalType:
@@ -114,8 +116,8 @@ func (c *columnRows) plainCells(a arrow.Array) []func(int) any {
 		reads(a, func(x string) any { c.spend(int64(len(x) / textShare)); return strings.Clone(x) }),
 		reads(a, func(x []byte) any { c.spend(int64(len(x) / textShare)); return bytes.Clone(x) }),
 		reads(a, func(x bool) any { return x }),
-		reads(a, whole[int8]), reads(a, whole[int16]), reads(a, whole[int32]), reads(a, whole[int64]),
-		reads(a, whole[uint8]), reads(a, whole[uint16]), reads(a, whole[uint32]), reads(a, unsigned),
+		reads(a, integral[int8]), reads(a, integral[int16]), reads(a, integral[int32]), reads(a, integral[int64]),
+		reads(a, integral[uint8]), reads(a, integral[uint16]), reads(a, integral[uint32]), reads(a, unsigned),
 		reads(a, func(x float16.Num) any { return shortestFloat16(x) }),
 		reads(a, func(x float32) any { return shortestFloat32(x) }),
 		reads(a, func(x float64) any { return x }),
@@ -127,7 +129,7 @@ func (c *columnRows) plainCells(a arrow.Array) []func(int) any {
 		reads(a, func(x arrow.Date64) any { return moment(int64(x), time.Millisecond).Format(time.DateOnly) }),
 		reads(a, func(x arrow.Time32) any { return clockText(moment(int64(x), unit)) }),
 		reads(a, func(x arrow.Time64) any { return clockText(moment(int64(x), unit)) }),
-		reads(a, func(x arrow.Timestamp) any { return written.format(moment(int64(x), unit)) }),
+		reads(a, func(x arrow.Timestamp) any { return local.format(moment(int64(x), unit)) }),
 		reads(a, func(x arrow.Duration) any { return (time.Duration(x) * unit).String() }),
 	}
 }

@@ -23,49 +23,50 @@ type columnRows struct {
 	*unfolding
 	format string // Parquet or Arrow
 	names  []string
-	column string                 // the column that is being read, for messages
-	group  func() (int64, error)  // goes to the next group and returns the number of its rows, or io.EOF
-	cell   func(i, row int64) any // the value of column i in a row of the group
-	at, n  int64                  // how many rows of the group were returned, and how many it has
-	row    int
-	taken  int // budget used by the current row
+	column string                // the column that is being read, for messages
+	group  func() (int64, error) // goes to the next group and returns the number of its rows, or io.EOF
+	cell   func(i, row int) any  // the value of column i in a row of the group
+	// How many rows of the group were returned, and how many it has.
+	returned, inGroup int64
+	row               int // number of the row in the file, from 1
+	spent             int // what the current row took of rowBudget
 }
 
-// next returns the next row, the first of the next group where one has ended.
+// next returns the next row and its number. Where a group has ended the row is the first of the next
+// group that has rows.
 func (c *columnRows) next() (o Object, row int, err error) {
 	c.row++
 	row = c.row
 	defer c.caught(&err)
-	for c.at == c.n {
-		if c.n, err = c.group(); err != nil {
+	for c.returned == c.inGroup {
+		if c.inGroup, err = c.group(); err != nil {
 			return nil, row, err
 		}
-		c.at, c.column = 0, ""
-		damagedIf(c.n < 0, "%d rows", c.n)
+		c.returned, c.column = 0, "" // an error is about no column now
+		damagedIf(c.inGroup < 0, "%d rows", c.inGroup)
 	}
-	c.taken = 0
+	c.spent = 0
 	o = make(Object, len(c.names))
 	for i, name := range c.names {
 		c.column = name
-		o[i] = Member{name, c.cell(int64(i), c.at)}
+		o[i] = Member{name, c.cell(i, int(c.returned))}
 	}
-	c.at++
+	c.returned++
 	return o, row, nil
 }
 
 // spend counts n values of the current row, and refuses the file if they are too many.
 func (c *columnRows) spend(n int64) {
-	if n > rowBudget || c.taken+int(n) > rowBudget {
+	if n > rowBudget || c.spent+int(n) > rowBudget {
 		panic(unreadable(errValues.Error()))
 	}
-	c.taken += int(n)
+	c.spent += int(n)
 }
 
 // unfold counts n bytes that the file unpacks to, or refuses the file.
 func (c *columnRows) unfold(n int64) {
-	if err := c.add(n); err != nil {
-		panic(unreadable(err.Error()))
-	}
+	err := c.add(n)
+	unreadableIf(err != nil, "%v", err)
 }
 
 // A fault is a panic about a damaged file, an unreadable one about a sound file with a feature
@@ -79,6 +80,13 @@ type (
 func damagedIf(wrong bool, format string, args ...any) {
 	if wrong {
 		panic(fault(fmt.Sprintf(format, args...)))
+	}
+}
+
+// unreadableIf panics about a sound file that is not supported if the condition holds.
+func unreadableIf(unsupported bool, format string, args ...any) {
+	if unsupported {
+		panic(unreadable(fmt.Sprintf(format, args...)))
 	}
 }
 

@@ -17,9 +17,9 @@ type parquetFile struct {
 	*columnRows
 	f      *os.File
 	size   int64
-	schema []format.SchemaElement // of the columns that are not in the tree yet
-	leaves []*parquetColumn
-	held   int64 // bytes that the pages of all columns hold
+	schema []format.SchemaElement // of the columns that node has not visited yet, in its order
+	leaves []*parquetColumn       // the columns that have no others inside
+	held   int64                  // bytes that the pages of all columns hold
 }
 
 // isParquet also recognizes encrypted files.
@@ -41,7 +41,7 @@ func (p *parquetFile) open(head []byte) (*parquet.File, error) {
 	if mark != "PAR1" {
 		return nil, errors.New("the file does not end with PAR1: it is cut short")
 	}
-	damagedIf(n > p.size-12 || n > maxMetadata, "a footer of %d bytes in a file of %d", n, p.size)
+	damagedIf(n > p.size-12 || n > maxMetadata, "a footer of %d bytes in a file of %d", n, p.size) // 12: PAR1 twice, the length
 	footer := make([]byte, n)
 	if _, err := p.f.ReadAt(footer, p.size-8-n); err != nil {
 		return nil, noEnd(err)
@@ -49,26 +49,28 @@ func (p *parquetFile) open(head []byte) (*parquet.File, error) {
 	var meta format.FileMetaData
 	_, err := decodeThrift(footer, &meta)
 	damagedIf(err != nil, "its footer cannot be read")
-	var open []int32 // how many columns are still to come in each of the open groups
+	var missing []int32 // how many columns are still to come in each of the groups around the present one
 	for _, e := range meta.Schema {
-		for len(open) > 0 && open[len(open)-1] == 0 {
-			open = open[:len(open)-1]
+		for len(missing) > 0 && missing[len(missing)-1] == 0 {
+			missing = missing[:len(missing)-1]
 		}
-		if len(open) > 0 {
-			open[len(open)-1]--
+		if len(missing) > 0 {
+			missing[len(missing)-1]--
 		}
-		open = append(open, e.NumChildren.V)
-		damagedIf(len(open) > 100, "a schema that is nested too deep")
+		missing = append(missing, e.NumChildren.V)
+		damagedIf(len(missing) > 100, "a schema that is nested too deep")
 	}
 	file, err := parquet.OpenFile(p.f, p.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	damagedIf(err != nil, "%v", err)
 	return file, nil
 }
 
+// openParquet opens the rows of a file: each is assembled out of the next cells of the leaves, the
+// columns that have no others inside.
 func openParquet(in Input) (rows *Rows, err error) {
 	p := &parquetFile{columnRows: &columnRows{format: "Parquet", unfolding: in.unfolding}, size: in.Size}
 	defer p.caught(&err)
-	if p.f, err = in.whole(); err != nil {
+	if p.f, err = in.uncompressed(); err != nil {
 		return nil, err
 	}
 	head, _ := in.Text.Peek(4)
@@ -81,8 +83,8 @@ func openParquet(in Input) (rows *Rows, err error) {
 	for _, child := range root.children {
 		p.names = append(p.names, child.Name())
 	}
-	var cells [][]parquetCell
-	p.cell = func(i, _ int64) any {
+	var cells [][]parquetCell     // used again for each value, which does not keep it
+	p.cell = func(i, _ int) any { // the leaves know which row is next
 		child := root.children[i]
 		cells = cells[:0]
 		for _, leaf := range p.leaves[child.first:child.last] {
@@ -93,7 +95,7 @@ func openParquet(in Input) (rows *Rows, err error) {
 	p.group = func() (int64, error) {
 		for _, leaf := range p.leaves {
 			p.column = leaf.Name()
-			damagedIf(leaf.left > 0 || len(leaf.defs) > 0, "it has more values than its rows need")
+			damagedIf(leaf.unread > 0 || len(leaf.defs) > 0, "it has more values than its rows need")
 		}
 		if len(groups) == 0 {
 			return 0, io.EOF
@@ -114,7 +116,7 @@ func openParquet(in Input) (rows *Rows, err error) {
 // structures without a limit, so these are counted.
 type thriftReader struct {
 	thrift.BytesReader
-	left int // how many elements and structures may follow
+	budget int // how many elements and structures may follow
 }
 
 // decodeThrift decodes the metadata at the beginning of b into v, which points to a structure of
@@ -126,7 +128,7 @@ func decodeThrift(b []byte, v any) (n int, err error) {
 }
 
 func (r *thriftReader) count(kind thrift.Type, n int, err error) error {
-	if r.left -= n; err == nil && (r.left < 0 || kind == thrift.SET || kind == thrift.MAP) {
+	if r.budget -= n; err == nil && (r.budget < 0 || kind == thrift.SET || kind == thrift.MAP) {
 		return errors.New("it has too many parts, or of a kind that the format does not have")
 	}
 	return err

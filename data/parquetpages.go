@@ -30,11 +30,11 @@ type parquetColumn struct {
 
 	at, end    int64 // the part of the file that is still to be read in this row group
 	codec      format.CompressionCodec
-	left       int64 // how many values its pages still have
+	unread     int64 // how many values the pages of the row group have that are not open yet
 	dict       []any
 	defs, reps []byte     // the levels of the values that are left in the open page
 	next       func() any // the next value of the page that is not null
-	size       int64      // bytes that the page holds
+	pageBytes  int64      // how many bytes the open page holds
 	cells      []parquetCell
 }
 
@@ -53,20 +53,18 @@ func (c *parquetColumn) begin(chunk *format.ColumnChunk) {
 	if d := m.DictionaryPageOffset; d > 0 && d < c.at {
 		c.at = d
 	}
-	if chunk.FilePath != "" || chunk.CryptoMetadata.Value != nil {
-		panic(unreadable("it is encrypted, or in another file"))
-	}
+	unreadableIf(chunk.FilePath != "" || chunk.CryptoMetadata.Value != nil, "it is encrypted, or in another file")
 	damagedIf(c.kind() >= 0 && c.kind() != parquet.Kind(m.Type), "its type is %s and %s", c.kind(), m.Type)
-	damagedIf(c.at < 4 || m.TotalCompressedSize < 0 || m.TotalCompressedSize > c.parquetFile.size-c.at ||
-		m.NumValues < 0, "%d values in %d bytes at byte %d of %d", m.NumValues, m.TotalCompressedSize, c.at, c.parquetFile.size)
-	c.end, c.codec, c.left, c.dict = c.at+m.TotalCompressedSize, m.Codec, m.NumValues, nil
+	damagedIf(c.at < 4 || m.TotalCompressedSize < 0 || m.TotalCompressedSize > c.size-c.at || m.NumValues < 0, // 4: PAR1 is first
+		"%d values in %d bytes at byte %d of %d", m.NumValues, m.TotalCompressedSize, c.at, c.size)
+	c.end, c.codec, c.unread, c.dict = c.at+m.TotalCompressedSize, m.Codec, m.NumValues, nil
 }
 
 // row returns the values of the next row, which are valid until the row after it.
 func (c *parquetColumn) row() []parquetCell {
 	c.cells = c.cells[:0]
 	for {
-		for len(c.defs) == 0 && c.left > 0 {
+		for len(c.defs) == 0 && c.unread > 0 {
 			c.page()
 		}
 		if len(c.defs) == 0 || len(c.cells) > 0 && c.reps[0] == 0 {
@@ -79,7 +77,7 @@ func (c *parquetColumn) row() []parquetCell {
 		}
 		c.cells, c.defs, c.reps = append(c.cells, cell), c.defs[1:], c.reps[1:]
 	}
-	if len(c.cells) == 0 || c.cells[0].rep != 0 {
+	if len(c.cells) == 0 || c.cells[0].rep != 0 { // a row begins with the repetition level 0
 		damagedIf(true, "it does not have the rows of the others")
 	}
 	return c.cells
@@ -101,19 +99,20 @@ func (c *parquetColumn) header() (h format.PageHeader) {
 	}
 }
 
-// page reads the next page, which may be a dictionary, after it compared its header with the file.
+// page reads the next page after it compared its header with the file. It sets dict if the page is a
+// dictionary, or else the levels and next to those of its values.
 func (c *parquetColumn) page() {
-	damagedIf(c.at >= c.end, "it ends %d values early", c.left)
+	damagedIf(c.at >= c.end, "it ends %d values early", c.unread)
 	h := c.header()
 	at, packed, plain := c.at, int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
 	n := int(h.DataPageHeader.V.NumValues + h.DataPageHeaderV2.V.NumValues + h.DictionaryPageHeader.V.NumValues) // it has one of them
 	damagedIf(packed < 0 || packed > c.end-at || plain < 0 || n < 0 || n > 1<<26, "a page at byte %d of %d bytes, %d unpacked, with %d values",
 		at, packed, plain, n)
-	if c.held += plain - c.size; max(packed, plain) > maxPage || c.held > maxHeld {
-		panic(unreadable(fmt.Sprintf("the open pages take %d MiB with one of %d, at most %d and %d are read: write the file with smaller pages",
-			c.held>>20, max(packed, plain)>>20, maxHeld>>20, maxPage>>20)))
-	}
-	c.size = plain
+	c.held += plain - c.pageBytes // the page takes the place of the column's last one
+	unreadableIf(max(packed, plain) > maxPage || c.held > maxHeld,
+		"the open pages take %d MiB with one of %d, at most %d and %d are read: write the file with smaller pages",
+		c.held>>20, max(packed, plain)>>20, maxHeld>>20, maxPage>>20)
+	c.pageBytes = plain
 	c.unfold(plain + 4*int64(n)) // the size includes levels and indexes
 	b := make([]byte, packed)
 	_, err := c.f.ReadAt(b, at)
@@ -133,22 +132,22 @@ func (c *parquetColumn) page() {
 	case format.DataPage:
 		d := &h.DataPageHeader.V
 		b, encoding = c.unpack(b, plain), d.Encoding
-		c.reps, b = levels(b, -1, d.RepetitionLevelEncoding, c.rep, n)
-		c.defs, b = levels(b, -1, d.DefinitionLevelEncoding, c.def, n)
+		c.reps, b = levels(b, sizeInFront, d.RepetitionLevelEncoding, c.rep, n)
+		c.defs, b = levels(b, sizeInFront, d.DefinitionLevelEncoding, c.def, n)
 	case format.DataPageV2:
 		d := &h.DataPageHeaderV2.V
 		encoding = d.Encoding
 		c.reps, b = levels(b, d.RepetitionLevelsByteLength, format.RLE, c.rep, n)
 		c.defs, b = levels(b, d.DefinitionLevelsByteLength, format.RLE, c.def, n)
 		if !d.IsCompressed.Valid || d.IsCompressed.V {
-			b = c.unpack(b, plain-packed+int64(len(b)))
+			b = c.unpack(b, plain-(packed-int64(len(b)))) // the levels before b are never packed
 		}
 	default: // an index page, or an unknown kind of page
 		return
 	}
-	damagedIf(int64(n) > c.left, "a page of %d values, and %d are left", n, c.left)
-	c.left -= int64(n)
-	c.next = c.values(b, encoding, bytes.Count(c.defs, []byte{byte(c.def)}))
+	damagedIf(int64(n) > c.unread, "a page of %d values, and %d are left", n, c.unread)
+	c.unread -= int64(n)
+	c.next = c.values(b, encoding, bytes.Count(c.defs, []byte{byte(c.def)})) // nulls are not stored
 }
 
 // unpack decompresses a page of size bytes, and no more of it.
@@ -167,7 +166,7 @@ func (c *parquetColumn) unpack(from []byte, size int64) []byte {
 	case format.Lz4Raw:
 		n, err = lz4.UncompressBlock(from, to)
 	case format.Zstd:
-		from, err = pageZstd().DecodeAll(from, to[:0])
+		from, err = pageZstd().DecodeAll(from, to[:0]) // into to, whose room bounds it
 		n = len(from)
 	case format.Gzip, format.Brotli:
 		if c.codec == format.Brotli {
@@ -176,7 +175,7 @@ func (c *parquetColumn) unpack(from []byte, size int64) []byte {
 			break
 		}
 		if n, err = io.ReadFull(r, to); err == nil {
-			if n, err = r.Read(make([]byte, 1)); n == 0 && err == io.EOF {
+			if n, err = r.Read(make([]byte, 1)); n == 0 && err == io.EOF { // it has no more bytes
 				return to
 			}
 		}
@@ -193,8 +192,11 @@ var pageZstd = sync.OnceValue(func() *zstd.Decoder {
 	return z
 })
 
+// sizeInFront is a size of levels that stands in front of them.
+const sizeInFront = -1
+
 // levels reads n levels in the first size bytes of b, and returns the bytes after them. If size is
-// negative it stands in front of them, or nothing does where the highest level is 0.
+// sizeInFront, b begins with it, unless the highest level is 0: then b has no levels.
 func levels(b []byte, size int32, encoding format.Encoding, highest, n int) (list, rest []byte) {
 	list = make([]byte, n)
 	if highest > 0 && size < 0 {
@@ -234,15 +236,17 @@ func runs[T byte | int32](b []byte, width int, list []T) {
 	}
 }
 
-// values returns the function that reads the n values in b, one after the other.
+// values returns the function that reads the n values in b, one after the other. It first refuses
+// values for which the library would allocate more than a page may hold.
 func (c *parquetColumn) values(b []byte, encoding format.Encoding, n int) func() any {
-	if n == 0 { // such a page may be empty
+	if n == 0 { // such a page may be empty, and nobody reads from it
 		return nil
 	}
 	dict := c.dict
 	switch encoding {
 	case format.RLE:
 		damagedIf(c.kind() != parquet.Boolean, "values of type %s in the encoding %s", c.kind(), encoding)
+		// Such bits are read as indexes: their length, in front of them, makes room for the width of an index, 1 bit.
 		dict, b = []any{false, true}, append([]byte{1}, b[4:][:binary.LittleEndian.Uint32(b)]...)
 		fallthrough
 	case format.PlainDictionary, format.RLEDictionary:
@@ -263,11 +267,11 @@ func (c *parquetColumn) values(b []byte, encoding format.Encoding, n int) func()
 	values, err := c.Type().Decode(c.Type().NewValues(nil, nil), b, parquet.LookupEncoding(encoding))
 	damagedIf(err != nil, "%v", err)
 	data, offsets := values.Data()
-	size := c.Type().Length()
+	width := c.Type().Length() // of a value, in bits; 0 where values differ in it
 	if c.kind() == parquet.FixedLenByteArray {
-		size *= 8
+		width *= 8 // here it is in bytes
 	}
-	damagedIf(c.kind() == parquet.ByteArray && len(offsets) <= n || 8*len(data) < n*size, "a page of %d values has only %d bytes", n, len(data))
+	damagedIf(c.kind() == parquet.ByteArray && len(offsets) <= n || 8*len(data) < n*width, "a page of %d values has only %d bytes", n, len(data))
 	if c.kind() == parquet.ByteArray { // some writers put more bytes into a page
 		values = c.Type().NewValues(data, offsets[:n+1])
 	}

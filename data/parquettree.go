@@ -17,13 +17,13 @@ type parquetNode struct {
 	def, rep    byte // the definition level at which it is present; the repetition level of its list
 	first, last int  // its columns among the leaves of the file
 	children    []*parquetNode
-	list        *parquetNode              // the repeated node in a list or a map
-	element     func([][]parquetCell) any // the value of a repetition of it
+	list        *parquetNode              // the repeated node in a list or a map; nil for others
+	element     func([][]parquetCell) any // the value of a repetition of list
 }
 
-// node builds the tree of a column and those inside it.
+// node builds the tree of a column and those inside it, and appends those that are leaves to p.leaves.
 func (p *parquetFile) node(c *parquet.Column) *parquetNode {
-	kind := any(p.schema[0].LogicalType.Value)
+	kind := any(p.schema[0].LogicalType.Value) // the schema lists columns in the order of these calls
 	damagedIf(kind == nil && c.Leaf() && c.Type().Kind() < 0, "column %q has a type that the format does not have", c.Name())
 	if logical := c.Type().LogicalType(); kind == nil && logical != nil { // the library knows more of the older form
 		kind = logical.Value
@@ -39,9 +39,8 @@ func (p *parquetFile) node(c *parquet.Column) *parquetNode {
 	for _, child := range c.Columns() {
 		n.children, names = append(n.children, p.node(child)), append(names, child.Name())
 	}
-	if err := distinct(names); err != nil {
-		panic(unreadable(err.Error()))
-	}
+	err := distinct(names)
+	unreadableIf(err != nil, "%v", err)
 	n.last = len(p.leaves)
 	damagedIf(n.last == n.first, "the group %q has no columns", c.Name())
 	if len(n.children) == 1 && n.children[0].Repeated() && !c.Repeated() && c.Depth() > 0 {
@@ -50,8 +49,8 @@ func (p *parquetFile) node(c *parquet.Column) *parquetNode {
 	return n
 }
 
-// logical finds the lists and maps among the groups, by the rules of the format's
-// LogicalTypes.md, including those for files of old writers.
+// logical sets list and element if the group n, whose only member is inner, is a list or a map, by the
+// rules of the format's LogicalTypes.md, including those for files of old writers.
 func (n *parquetNode) logical(kind any, inner *parquetNode) {
 	switch kind.(type) {
 	case *format.ListType:
@@ -71,7 +70,7 @@ func (n *parquetNode) logical(kind any, inner *parquetNode) {
 	}
 }
 
-// value assembles a node out of the cells of its columns.
+// value assembles a node out of the cells that each of its columns has in a row, or in a repetition.
 func (n *parquetNode) value(cells [][]parquetCell) any {
 	if n.Repeated() { // a list without an annotation
 		return n.repeated(cells, n.content)
@@ -84,7 +83,7 @@ func (n *parquetNode) value(cells [][]parquetCell) any {
 
 func (n *parquetNode) absent(cells [][]parquetCell) bool {
 	absent := cells[0][0].def < n.def
-	for _, c := range cells {
+	for _, c := range cells { // then each column has one cell, which is absent, too
 		if absent && (len(c) != 1 || c[0].def >= n.def) {
 			damagedIf(true, "there is a value in a group that is absent")
 		}
@@ -92,7 +91,8 @@ func (n *parquetNode) absent(cells [][]parquetCell) bool {
 	return absent
 }
 
-// repeated assembles the list of the repetitions of n.
+// repeated assembles the list of the repetitions of n, each of which element makes a value of. It cuts
+// the cells of all columns where a repetition ends.
 func (n *parquetNode) repeated(cells [][]parquetCell, element func([][]parquetCell) any) any {
 	list := []any{}
 	if n.absent(cells) {

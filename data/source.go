@@ -164,7 +164,8 @@ func (f file) open() (*os.File, error) {
 	return folder.Open(name)
 }
 
-// openFormat unpacks a file if it is compressed, and opens its rows. They close it.
+// openFormat unpacks a file if it is compressed, and opens its rows. They close it; after an error the
+// caller does.
 func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -202,7 +203,7 @@ func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 	return rows, nil
 }
 
-// rows finds the format of a file by its content and its name.
+// rows opens a file in the format that its content and the extension of name tell, or else as JSON.
 func (in Input) rows(name string) (*Rows, error) {
 	in.Ext = filepath.Ext(name)
 	skipMark(in.Text)
@@ -210,7 +211,7 @@ func (in Input) rows(name string) (*Rows, error) {
 	if len(head) == 0 && err != io.EOF {
 		return nil, err
 	}
-	if what := files.Foreign(head); what != "" && head[0] != '{' {
+	if what := files.Foreign(head); what != "" && head[0] != '{' { // a row may have a column error, as a server's refusal has
 		return nil, errors.New("it is " + what)
 	}
 	for _, f := range Formats[1:] {
@@ -218,7 +219,7 @@ func (in Input) rows(name string) (*Rows, error) {
 			return f.Open(in)
 		}
 	}
-	return Formats[0].Open(in)
+	return openJSON(in) // Formats[0], which has no mark
 }
 
 // skipMark skips a byte order mark.
@@ -228,8 +229,8 @@ func skipMark(r *bufio.Reader) {
 	}
 }
 
-// whole returns the file itself, for formats that read at several places of it.
-func (in Input) whole() (*os.File, error) {
+// uncompressed returns the file itself, for formats that read at several places of it.
+func (in Input) uncompressed() (*os.File, error) {
 	if in.File == nil {
 		return nil, errors.New("it is compressed as a whole: decompress it first")
 	}
