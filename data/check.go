@@ -174,7 +174,7 @@ func (c *checker) check(p Problem) {
 	if first, again := seen(c.ids, maphash.String(c.seed, p.ID), here); again {
 		c.find(&c.report.DuplicateIDs, fmt.Sprintf("%s has the id %q of %s:%d", at, p.ID, first.file, first.line))
 	}
-	var words maphash.Hash
+	var words maphash.Hash // of the prompt, in which blanks do not count
 	words.SetSeed(c.seed)
 	for word := range strings.FieldsSeq(p.Text) {
 		words.WriteString(word)
@@ -214,7 +214,7 @@ func (c *checker) check(p Problem) {
 	}
 	if _, err := c.opts.Template.Fill(p.Fields.Shown); err != nil {
 		c.find(&c.report.Unfilled, fmt.Sprintf("%s: %v", at, err))
-		return
+		return // there is no prompt to measure
 	}
 	if c.opts.Tokens != nil {
 		n, err := c.opts.Tokens(p)
@@ -228,7 +228,7 @@ func (c *checker) check(p Problem) {
 	}
 }
 
-// summarize makes a distribution of the counts of each length.
+// summarize makes a distribution of count, which has the number of prompts of each length.
 func summarize(count map[int]int) *tokenLengths {
 	l := &tokenLengths{}
 	sorted := slices.Sorted(maps.Keys(count))
@@ -247,7 +247,7 @@ func summarize(count map[int]int) *tokenLengths {
 		return l
 	}
 	l.Mean = float64(sum) / float64(n)
-	// The quantile q is the smallest length that a share q does not exceed.
+	// A quantile is the smallest length that so many per cent do not exceed.
 	quantile := func(percent int) int {
 		below := 0
 		for _, length := range sorted {

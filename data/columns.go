@@ -25,7 +25,7 @@ type columns struct {
 	wrong  [3]error    // why the row lacks such columns
 	used   [3][]string // columns that rows of the file had, in order
 	line   int         // the line of the row read last
-	behind int         // how many rows of this line precede the row
+	inLine int         // how many rows of this line precede the row
 	strict bool        // some row had an answer that is not a solution
 }
 
@@ -36,10 +36,11 @@ const (
 	idPart
 )
 
-// locate finds the columns of a row.
+// locate sets which columns of a row may be its parts (found), or why none may (wrong). It adds the
+// first of each to those in use.
 func (c *columns) locate(row Object) {
 	if c.shape != nil && slices.EqualFunc(c.shape, row, func(name string, m Member) bool { return name == m.Name }) {
-		return
+		return // the row before had the same columns
 	}
 	c.shape = names(row)
 	for part, x := range [...]struct {
@@ -176,23 +177,25 @@ func lookup(o Object, path string) (any, bool) {
 	return lookup(inner, tail)
 }
 
-// problem makes a problem of a record. The error says why the row is dropped.
+// problem makes a problem of a record, and notes in rest which of its columns nothing reads. The error
+// says why the row is dropped. unit is what lines of the file are called, name what IDs call the file.
 func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem, *rowError) {
 	c.locate(rec.Object)
-	c.behind++
+	c.inLine++
 	if rec.Line != c.line {
-		c.line, c.behind = rec.Line, 0
+		c.line, c.inLine = rec.Line, 0
 	}
-	var at [3]string
+	var at [3]string // the columns of the parts
 	var values [3]any
 	for part := range at {
 		at[part], values[part] = filled(rec.Object, c.found[part])
 	}
 	bad := func(reason string, part int) *rowError {
 		err := c.wrong[part]
-		if len(c.used[part]) > 0 {
-			name := func(part int) string { return cmp.Or(at[part], slices.Concat(c.used[part], []string{""})[0]) }
-			err = fmt.Errorf("%s (%s)", reason, strings.TrimSuffix(fmt.Sprintf("columns %q and %q", name(promptPart), name(answerPart)), ` and ""`))
+		if len(c.used[part]) > 0 { // else no row of the file had such a column yet, as wrong says
+			column := func(part int) string { return cmp.Or(at[part], slices.Concat(c.used[part], []string{""})[0]) }
+			columns := fmt.Sprintf("columns %q and %q", column(promptPart), column(answerPart))
+			err = fmt.Errorf("%s (%s)", reason, strings.TrimSuffix(columns, ` and ""`)) // files may have no answers
 		}
 		return &rowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: err}
 	}
@@ -212,8 +215,8 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 	rest.noteColumns(row)
 	if p.ID, _ = scalar(values[idPart]); p.ID == "" {
 		p.ID = name + ":" + strconv.Itoa(rec.Line)
-		if c.behind > 0 {
-			p.ID += "." + strconv.Itoa(c.behind+1)
+		if c.inLine > 0 {
+			p.ID += "." + strconv.Itoa(c.inLine+1)
 		}
 	}
 	return p, nil
@@ -262,8 +265,8 @@ func promptOf(value any) (text, reason string) {
 	return text, ""
 }
 
-// answersOf returns the alternatives of an answer: a string, a number, a truth
-// value, or a list of them.
+// answersOf returns the alternatives of an answer: a string, a number, a truth value, or a list of
+// them, each without its working; or else the reason why the row is dropped.
 func (c *columns) answersOf(value any, column string) ([]string, string) {
 	list, ok := value.([]any)
 	if !ok {
@@ -328,7 +331,7 @@ func (c *columns) final(text, column string) (answer, reason string) {
 		}
 		return answer, ""
 	}
-	namedProse := column == c.opts.Answer && !c.opts.AsWritten && isProse(text)
+	namedProse := column == c.opts.Answer && !c.opts.AsWritten && isProse(text) // the user named the column
 	if !isSolution(column) && !isWrapped(text) && !namedProse {
 		return text, ""
 	}
@@ -337,7 +340,7 @@ func (c *columns) final(text, column string) (answer, reason string) {
 	}
 	answer, marked := verifier.Verifier{}.Solution(text)
 	switch {
-	case answer != "" && (marked || !c.strict):
+	case answer != "" && (marked || !c.strict): // strict: some row has a column of answers, and then no guess counts
 		return answer, ""
 	case !isSolution(column):
 		return text, ""
@@ -463,8 +466,8 @@ func (r Report) Log(log *slog.Logger, path string) {
 	if len(r.Dropped) > 0 {
 		log.Warn("rows are left out: "+r.String(), "path", path)
 	}
-	level, parts := slog.LevelInfo, slices.Concat(historyNames, systemNames)
-	if slices.ContainsFunc(r.Unread, func(name string) bool { return media.MatchString(name) || slices.Contains(parts, name) }) {
+	level, ofPrompts := slog.LevelInfo, slices.Concat(historyNames, systemNames)
+	if slices.ContainsFunc(r.Unread, func(name string) bool { return media.MatchString(name) || slices.Contains(ofPrompts, name) }) {
 		level = slog.LevelWarn
 	}
 	if text := r.NotRead(); text != "" {

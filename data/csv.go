@@ -129,32 +129,31 @@ func distinct(names []string) error {
 	return nil
 }
 
-// next returns the next record as a row, and its line. A record with a loose quote is read by loose.
+// next returns the next record as a row, and the line where it begins. A record with a loose quote is
+// read by loose.
 func (t *table) next() (Object, int, error) {
 	begin := t.r.InputOffset()
 	t.row.renew(begin)
 	values, err := t.r.Read()
-	line := 0
 	parse := (*csv.ParseError)(nil)
+	switch {
+	case errors.As(err, &parse):
+		t.line = parse.StartLine
+	case err != nil: // the error of reading has no line
+		t.line++
+	default:
+		t.line, _ = t.r.FieldPos(0)
+	}
 	if errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
-		if loose := t.loose(t.row.text[:t.r.InputOffset()-begin]); loose != nil && errors.As(err, &parse) {
-			values, err, line = loose, nil, parse.StartLine
+		if loose := t.loose(t.row.text[:t.r.InputOffset()-begin]); loose != nil {
+			values, err = loose, nil
 		}
+	}
+	if errors.Is(err, csv.ErrFieldCount) { // the records after it can be read
+		return nil, t.line, badLine{csvError(err)}
 	}
 	if err != nil {
-		var parse *csv.ParseError
-		if errors.As(err, &parse) {
-			t.line = parse.StartLine
-		} else {
-			t.line++
-		}
-		if errors.Is(err, csv.ErrFieldCount) {
-			return nil, t.line, badLine{csvError(err)}
-		}
 		return nil, t.line, csvError(err)
-	}
-	if t.line = line; line == 0 {
-		t.line, _ = t.r.FieldPos(0)
 	}
 	values[0] = strings.TrimPrefix(values[0], "\ufeff") // where files were joined
 	if slices.Equal(values, t.header) {

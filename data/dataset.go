@@ -174,7 +174,7 @@ func Open(path string, o Options) (*reader, error) {
 		}
 		r.unseen = r.filter.Columns()
 		for _, name := range r.unseen {
-			head, _, _ := strings.Cut(name, ".")
+			head, _, _ := strings.Cut(name, ".") // the filter reads it, so it is not unread
 			r.unread.known[name], r.unread.known[head] = true, true
 		}
 	}
@@ -260,7 +260,8 @@ func (r *reader) drop(bad *rowError) error {
 	return nil
 }
 
-// row returns the next row that passes the filter.
+// row returns the next row that passes the filter. With skipBadLines it counts lines that cannot be
+// read as dropped, and reads on.
 func (r *reader) row() (record, error) {
 	for {
 		rec, err := r.records.Next()
@@ -295,14 +296,15 @@ func (r *reader) row() (record, error) {
 	}
 }
 
-// beginFile goes to the next file.
+// beginFile goes to the file whose first row is first. It returns an error if the file before lacks a
+// column, or if the first row shows that this one does.
 func (r *reader) beginFile(first record) error {
 	if err := r.checkEnded(); err != nil {
 		return err
 	}
 	r.file, r.columns = r.records.file, columns{opts: r.opts}
 	fail := func(err error) error { return &rowError{File: first.File, Err: err} }
-	if !r.demonstrations {
+	if !r.demonstrations { // which need other columns
 		r.columns.locate(first.Object)
 	}
 	// If all rows have the same columns, a wrong name is an error at once.
@@ -446,20 +448,20 @@ func openRecords(path string, o Options) (*rawRows, error) {
 // unreadableBytes is about how much memory the report on an unreadable line takes.
 const unreadableBytes = 160
 
-// Next returns the next row; io.EOF at the end. A row that cannot be read gives a
-// *rowError and ends the reading.
+// Next returns the next row, also over the end of a file; io.EOF at the end of the last. A row that
+// cannot be read gives a *rowError, and ends the reading unless skipBadLine is called.
 func (r *rawRows) Next() (record, error) {
 	for r.err == nil {
 		path := r.files[r.file].path
 		o, line, err := r.src.Next()
 		bad := badLine{}
 		if damaged := errors.As(err, &bad); (err == nil || damaged) && r.src.unfolding != nil {
-			taken := valueBytes(o)
+			taken := valueBytes(o) // it counts, since a file may store repeated values in almost no space
 			if damaged {
 				taken = unreadableBytes
 			}
 			if over := r.src.unfolding.add(int64(taken)); over != nil {
-				err, bad = over, badLine{}
+				err, bad = over, badLine{} // it ends the reading also where the line alone was bad
 			}
 		}
 		if err == nil {

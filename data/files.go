@@ -50,7 +50,7 @@ func findFiles(path, splitName string) ([]file, error) {
 	within := patternFolder(path)
 	pattern, err := filepath.Rel(within, path)
 	if err == nil {
-		_, err = filepath.Match(pattern, "")
+		_, err = filepath.Match(pattern, "") // is the pattern well formed?
 	}
 	if err != nil {
 		return nil, fmt.Errorf("data: %q: %w", path, err)
@@ -190,14 +190,15 @@ func filesOfCard(dir, splitName string) ([]string, error) {
 	if err := yaml.Unmarshal([]byte(head), &card); err != nil {
 		return nil, fmt.Errorf("data: %s: its head is not a data card in YAML (%v): mend it, or give the path or glob of the data files", path, err)
 	}
-	configs := map[string]map[string][]string{}
+	configs := map[string]map[string][]string{} // files by configuration and split
 	for _, c := range card.Configs {
 		bySplit := map[string][]string{}
-		listFiles(dir, "train", c.Files, bySplit)
+		const unnamed = "train" // the split of files for which the card names none
+		listFiles(dir, unnamed, c.Files, bySplit)
 		if len(bySplit) > 0 {
 			configs[c.Name] = bySplit
 		}
-		if c.Default && len(bySplit) > 0 {
+		if c.Default && len(bySplit) > 0 { // the others do not count
 			configs = map[string]map[string][]string{c.Name: bySplit}
 			break
 		}
@@ -214,13 +215,17 @@ func filesOfCard(dir, splitName string) ([]string, error) {
 	return bySplit[name], err
 }
 
-// listFiles adds the files of a folder that data_files of a card lists: a pattern, or a list of
-// patterns or of splits with their patterns.
+// listFiles adds the files of a folder that data_files of a card lists to bySplit: listed is a pattern,
+// or a list of patterns or of splits with their patterns. split is that of patterns without one.
 func listFiles(dir, split string, listed any, bySplit map[string][]string) {
 	switch v := listed.(type) {
 	case string:
-		for _, deep := range []string{"", "*/", "*/*/"}[:1+2*min(1, strings.Count(v, "**/"))] {
-			for _, path := range files.Glob(dir, strings.Replace(v, "**/", deep, 1)) {
+		folders := []string{""}
+		if strings.Contains(v, "**/") { // any number of folders, of which up to two are looked into
+			folders = []string{"", "*/", "*/*/"}
+		}
+		for _, pattern := range folders {
+			for _, path := range files.Glob(dir, strings.Replace(v, "**/", pattern, 1)) {
 				if _, ext := Split(path); ext != "" {
 					bySplit[split] = append(bySplit[split], path)
 				}
@@ -345,7 +350,7 @@ func commonFolder(paths []string) string {
 	for _, p := range paths {
 		for {
 			rel, err := filepath.Rel(dir, p)
-			if err == nil && filepath.IsLocal(rel) || dir == filepath.Dir(dir) {
+			if err == nil && filepath.IsLocal(rel) || dir == filepath.Dir(dir) { // it holds p, or is the root
 				break
 			}
 			dir = filepath.Dir(dir)

@@ -182,6 +182,7 @@ func numberLength(s string) int {
 	return n
 }
 
+// scanQuoted reads a text, or in backquotes a column, into p.tok. A backslash escapes the quote and itself.
 func (p *filterParser) scanQuoted(quote byte) {
 	var b strings.Builder
 	for i := p.at + 1; i < len(p.text); i++ {

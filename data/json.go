@@ -68,7 +68,7 @@ func listInside(head []byte) (at int) {
 		_, err := s.Raw()
 		return err
 	})
-	if isRow || err == nil && s.End() != nil { // other objects follow the first one
+	if isRow || err == nil && s.End() != nil { // other objects follow the first one; err: head ends inside that one
 		return 0
 	}
 	return at
@@ -124,7 +124,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 	line = s.line
 	if c != '{' && c != '[' {
 		err = badLine{fmt.Errorf("not a JSON object but %.60q", s.rest())}
-	} else if err = s.readValue(); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
+	} else if err = s.readValue(); err == nil || errors.Is(err, io.ErrUnexpectedEOF) { // of a text cut short parseObject says more
 		o, err = parseObject(bytes.TrimRight(s.text, " \t\r\n"))
 		if err == nil {
 			err = s.endOfLine()
@@ -134,7 +134,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 		}
 	}
 	s.lines = s.lines || s.line == line
-	if bad := (badLine{}); errors.As(err, &bad) && err != errUnfinished {
+	if bad := (badLine{}); errors.As(err, &bad) && err != errUnfinished { // after that one, the next object begins here
 		if err := s.skipLine(); err != nil {
 			return nil, line, err
 		}
@@ -226,7 +226,7 @@ func (s *jsonValues) readEnd() error {
 			s.r.Discard(1)
 		case parts[0][0] != '"' || parts[1] == "":
 			return fmt.Errorf("not JSON: %.60q is no name with a value in the object around the array", parts[0])
-		case slices.Contains(listNames, parts[0][1:len(parts[0])-1]) && parts[1][0] == '[':
+		case slices.Contains(listNames, parts[0][1:len(parts[0])-1]) && parts[1][0] == '[': // the name without its quotes
 			return fmt.Errorf("there is a second list of rows, %s: write each into a file of its own", parts[0])
 		}
 	}
@@ -325,8 +325,8 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 			v.quoted = true
 		case '{', '[':
 			inList := len(v.open) > 0 && v.open[len(v.open)-1] == '[' && (v.last == '[' || v.last == ',')
-			unexpected := v.lines || v.last != ':' && !inList
-			if c == '{' && fresh && len(v.open) > 0 && unexpected { // the next object begins: this one was cut
+			unexpected := v.lines || v.last != ':' && !inList       // no object may begin here on a line of its own
+			if c == '{' && fresh && len(v.open) > 0 && unexpected { // so it is the next one, and this one was cut
 				return i, false, errUnfinished
 			}
 			if len(v.open) == deepest {
@@ -404,6 +404,7 @@ type parser struct {
 	twice *string // the first name that occurs twice in an object
 }
 
+// value reads a value of any kind as one of an Object.
 func (p *parser) value() any {
 	switch p.Peek() {
 	case '{':
@@ -457,6 +458,7 @@ func (p *parser) object() Object {
 	return o
 }
 
+// find returns the index of the member with a name, by index unless it is nil; -1 if there is none.
 func (o Object) find(name string, index map[string]int) int {
 	if index != nil {
 		if at, ok := index[name]; ok {

@@ -21,7 +21,7 @@ type fieldMemory struct {
 	total   int
 	leftOut []string
 	out     map[string]bool // columns that were left out, see Report.LeftOut
-	visits  int             // how many columns of problems were visited to make room
+	visits  int             // how many columns and problems were visited to make room; for tests
 }
 
 // countNewest counts the fields of the newest problem, and makes room if they are too
@@ -48,7 +48,8 @@ func (m *fieldMemory) countNewest(problems []Problem, prompts []string) {
 // grows in proportion to the file.
 const fewColumns = 16
 
-// makeRoom leaves out the largest columns.
+// makeRoom leaves the largest columns out of all problems until the others are within the budget, or
+// after fewColumns of them within half of it.
 func (m *fieldMemory) makeRoom(problems []Problem) {
 	columns := slices.SortedFunc(maps.Keys(m.bytes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.bytes[b], m.bytes[a]), cmp.Compare(a, b))

@@ -84,6 +84,7 @@ func (o *Object) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
+// appendJSON appends a value of an Object to b as MarshalJSON writes it.
 func appendJSON(b []byte, value any) []byte {
 	switch v := value.(type) {
 	case nil:
@@ -128,6 +129,7 @@ func appendJSON(b []byte, value any) []byte {
 	panic("data: a value of a type that no reader makes")
 }
 
+// appendFloat appends x with a decimal point or an exponent, as MarshalJSON says.
 func appendFloat(b []byte, x float64) []byte {
 	switch {
 	case math.IsNaN(x):

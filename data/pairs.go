@@ -62,18 +62,19 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) (list []
 	return list, report, err
 }
 
-// loadRows gives add a demonstration by each of the columns for every row. A row of which
-// one cannot be had, or that add finds empty, is dropped.
+// loadRows gives add the demonstrations of every row: one for each element of by, which says in which
+// columns it is. A row with an emptyPart, also as the error of add, is dropped; other errors end the
+// reading.
 func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []Demonstration) error) (Report, error) {
-	o.storage = by[0].storage
+	o.storage = by[0].storage // all have the same
 	r, err := Open(path, o)
 	if err != nil {
 		return Report{}, err
 	}
 	defer r.Close()
 	r.demonstrations = true
-	found := make([]DemonstrationColumns, len(by))
-	var shape []string // the columns of the previous row
+	found := make([]DemonstrationColumns, len(by)) // by, with the columns that rows such as the previous one have
+	var shape []string                             // the columns of that row
 	for o.Limit == 0 || r.report.Rows < o.Limit {
 		rec, err := r.row()
 		if err == io.EOF {
@@ -92,7 +93,7 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 				err = r.headed(err)
 			}
 		}
-		row := reading{Object: rec.Object, shown: o.Keep}
+		row := reading{Object: rec.Object, shown: o.Keep} // it collects the columns that are read
 		all := make([]Demonstration, len(by))
 		for i := 0; i < len(by) && err == nil; i++ {
 			all[i], err = found[i].demonstration(&row, by[i].Prompt == "")
@@ -140,10 +141,10 @@ type emptyPart string
 
 func (e emptyPart) Error() string { return string(e) }
 
-// find fixes the columns of rows by the first of them: either Messages, or Prompt and
-// Response, or Text is set.
+// find returns c with the columns that the row first has: Messages alone, Prompt and Response, or Text
+// alone. Columns that the user named come first, then those that are found by name, in this order.
 func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, err error) {
-	var set []string
+	var set []string // the forms of which the user named a column
 	for _, x := range []struct{ name, column string }{{"messages", c.Messages}, {"text", c.Text}, {"prompt and response", c.Prompt + c.Response}} {
 		if x.column != "" {
 			set = append(set, x.name)
@@ -170,15 +171,16 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 		if text, none := findColumn(first, "text", "", textNames); auto && err != nil && none == nil {
 			return DemonstrationColumns{Text: text}, nil
 		}
-		if auto && err != nil && none == nil {
+		if auto && err != nil && none == nil { // there are messages, but nobody answers
 			err = emptyPart(fmt.Sprintf(`%q has no message {"role": "assistant", "content": ...}, and %v`, messages, err))
 		}
 	}
 	return found, err
 }
 
-// findSide fixes the columns of one of two responses: the response to a prompt, or where there
-// is none, a conversation or a text that begins with it; or the only response, and its label.
+// findSide is find for side, the column of one of two responses: it is the response to a prompt, or where
+// there is none, a conversation or a text that begins with it. Rows without the column may have a single
+// response, found by its name, and its label.
 func (c DemonstrationColumns) findSide(first Object) (found DemonstrationColumns, err error) {
 	side, missing := findColumn(first, "preference", c.side, nil)
 	prompt, err := findColumn(first, "prompt", c.Prompt, PromptNames)
@@ -229,8 +231,8 @@ func ofOthers(row Object) bool {
 	})
 }
 
-// demonstration reads a row. A prompt column that was found by its name may be an
-// instruction with an input.
+// demonstration reads a row by c, which find has returned. byName says that the prompt's column was
+// found by its name; then it may be an instruction with an input.
 func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demonstration, err error) {
 	row.read = append(row.read, c.Messages, c.Prompt, c.Response, c.Text, c.label)
 	if c.label != "" {
@@ -261,7 +263,7 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 	}
 	asked, _ := lookup(row.Object, c.Prompt)
 	answer, _ := lookup(row.Object, c.Response)
-	prompt, chats, reason := row.promptMessages(asked, c.Prompt, byName)
+	prompt, isTalk, reason := row.promptMessages(asked, c.Prompt, byName)
 	switch reason {
 	case "":
 	case noPrompt:
@@ -269,8 +271,8 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 	default:
 		return d, fmt.Errorf("%s (column %q)", reason, c.Prompt)
 	}
-	response, answers := messagesOf(answer)
-	if !answers {
+	response, isChat := messagesOf(answer)
+	if !isChat {
 		if ofOthers(row.Object) {
 			return d, errors.New(`column "turns": an environment has written parts of the response, which would be learned as the model's own; leave such rows out`)
 		}
@@ -282,7 +284,7 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 	if len(prompt) == 1 { // else the conversation has more than this text
 		d.Prompt, _ = promptOf(prompt)
 	}
-	if chats || answers {
+	if isTalk || isChat { // either is a list of messages
 		whole, err := row.conversation(slices.Concat(prompt, response), len(prompt))
 		d.Chat, d.From = whole.Chat, whole.From
 		return d, err

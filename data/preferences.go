@@ -45,8 +45,8 @@ func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Demons
 	return list, report, err
 }
 
-// divide finds the prompt where both demonstrations of a row hold it: the messages, or the
-// words, with which both begin.
+// divide makes the beginning that both demonstrations of a row have in common their prompt: messages, or
+// the words of texts without a column for the prompt. The error says what is wrong with the pair.
 func divide(a, b *Demonstration) error {
 	switch {
 	case a.Chat != nil && b.Chat != nil:
@@ -68,7 +68,7 @@ func divide(a, b *Demonstration) error {
 		for same > 0 && !(answers(a) && answers(b)) {
 			same-- // where one response ends inside the other, their last common turn is compared, too
 		}
-		a.From, b.From = max(a.From, same), max(b.From, same)
+		a.From, b.From = max(a.From, same), max(b.From, same) // From may be that of the prompt's column
 	case a.Response == b.Response:
 		return emptyPart("the chosen and the rejected response are equal")
 	case a.Whole && b.Whole:

@@ -31,14 +31,15 @@ func NewPrompter(t *tokenize.Tokenizer, template tokenize.Template) (*Prompter, 
 	return &Prompter{t, template}, nil
 }
 
-// Prompt returns the prompt of a problem, as text and as token ids. A character that
-// the vocabulary lacks is an error: the model would see another text.
+// Prompt returns the prompt of a problem, as text and as token ids: the problem, with its choices if it
+// does not have them, in the template. A character that the vocabulary lacks is an error: the model
+// would see another text.
 func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	around, plain := p.Template, q.Plain && p.Template.Auto
-	if !plain && (q.Chat == nil || !around.Auto && !around.Chat) {
+	if !plain && (q.Chat == nil || !around.Auto && !around.Chat) { // else no text goes around the problem
 		around, err = around.Fill(q.Fields.Shown)
 	}
-	if talk, ok, _ := p.Talk(q); ok && (around.Chat || q.Chat != nil) {
+	if talk, ok, _ := p.Talk(q); ok && (around.Chat || q.Chat != nil) { // the chat template writes the prompt
 		if untold := talk.NewlyUntold(p.Tokenizer); untold != "" {
 			slog.Warn(untold, "first", q.ID)
 		}
@@ -60,7 +61,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 		if chat, err = around.Around(q.Chat.Conversation); err == nil {
 			text, ids, err = p.Tokenizer.EncodeChat(chat)
 		}
-	case len(q.Chat.Messages) == 1:
+	case len(q.Chat.Messages) == 1: // the template takes one text, and this is one
 		text, ids, err = p.Tokenizer.Prompt(around, q.Text)
 	default:
 		err = q.asText(around)
@@ -119,12 +120,10 @@ func (o Object) Shown(column string) (string, error) {
 			value = o[i].Value
 		}
 	}
-	text, readable := shown(column, value)
+	text := shown(column, value)
 	switch {
 	case !ok:
 		return "", fmt.Errorf("the row has no such column (have %q)", names(o))
-	case !readable:
-		return "", errors.New("the column is not a text, number or list of them")
 	case strings.TrimSpace(text) == "":
 		return "", errors.New("the column is empty in this row; leave such rows out with a filter")
 	}
@@ -159,7 +158,7 @@ func (c *Chat) MarshalJSON() ([]byte, error) { return c.source, nil }
 // chatColumns are columns besides the messages that a row may have for the chat template.
 var chatColumns = []string{"tools", "documents", "chat_template_kwargs"}
 
-// A reading takes parts of a prompt out of a row, and notes the columns that it has read.
+// A reading finds parts of a prompt in the columns of a row, and notes the columns that it has read.
 type reading struct {
 	Object
 	shown []string // columns that the template shows, so that they are not part of a conversation
@@ -184,11 +183,8 @@ func (r *reading) take(names []string) any {
 	return value
 }
 
-// putBack notes that the column that was taken last is about something else.
-func (r *reading) putBack() any {
-	r.read = r.read[:len(r.read)-1]
-	return nil
-}
+// putBack notes that the column that take has read last is about something else, and so not read.
+func (r *reading) putBack() { r.read = r.read[:len(r.read)-1] }
 
 // Prompt returns the prompt of a row where value is a text or a list of messages.
 // If it is neither the reason says so in words.
@@ -196,15 +192,16 @@ func (o Object) Prompt(value any) (text string, chat *Chat, reason string) {
 	return (&reading{Object: o}).prompt(value, "", false)
 }
 
-// prompt returns the prompt of a row. A column that was found by its name may be an
-// instruction with an input.
+// prompt returns the prompt of a row from the value of its column and from columns that belong to it:
+// its text, and chat if it is a conversation. A column that was found byName may be an instruction
+// with an input. If there is no prompt the reason says why.
 func (r *reading) prompt(value any, column string, byName bool) (text string, chat *Chat, reason string) {
 	messages, isChat, reason := r.promptMessages(value, column, byName)
 	if reason != "" {
 		return "", nil, reason
 	}
 	var texts []string
-	last := ""
+	last := "" // the role of the last message
 	for _, m := range messages {
 		message, _ := m.(Object)
 		role, _ := message.Get("role")
@@ -248,7 +245,7 @@ func (r *reading) promptMessages(value any, column string, byName bool) (message
 			return nil, false, reason
 		}
 		if byName && strings.EqualFold(column, "instruction") {
-			if input, ok := scalar(r.take(inputNames)); !ok {
+			if input, ok := scalar(r.take(inputNames)); !ok { // a structure is no input
 				r.putBack()
 			} else if input != "" {
 				text += "\n\n" + input
@@ -260,24 +257,25 @@ func (r *reading) promptMessages(value any, column string, byName bool) (message
 	return whole, isChat || len(whole) > len(messages), reason
 }
 
-// withEarlierTurns puts the row's earlier turns and its system message in front of messages, unless
-// these have a system message of their own.
+// withEarlierTurns puts the row's earlier turns in front of messages, but behind their system message, and
+// if they have none the system message of a column. The columns count as read.
 func (r *reading) withEarlierTurns(messages []any) (whole []any, reason string) {
 	isSystem := func(m any) bool { o, _ := m.(Object); role, _ := o.Get("role"); return role == "system" }
 	history := r.take(historyNames)
 	if text, isText := history.(string); isText && !strings.HasPrefix(strings.TrimSpace(text), "[") {
-		history = r.putBack()
+		r.putBack() // no list as CSV files write it, so the column has other things than turns
+		history = nil
 	}
 	if history != nil {
 		turns, ok := turnsOf(history)
 		if !ok {
 			return nil, oddHistory
 		}
-		own := 0
+		behind := 0
 		if len(messages) > 0 && isSystem(messages[0]) {
-			own = 1
+			behind = 1
 		}
-		messages = slices.Insert(slices.Clone(messages), own, turns...)
+		messages = slices.Insert(slices.Clone(messages), behind, turns...)
 	}
 	if slices.ContainsFunc(messages, isSystem) {
 		return messages, ""
@@ -342,10 +340,10 @@ var roles = map[string]string{
 }
 
 // messageOf returns a message {"role", "content"} for one of ShareGPT, {"from", "value"}, and
-// others with their calls in the field tool_calls, as a list.
+// others with their calls in the field tool_calls, as a list. What is no object is returned as it is.
 func messageOf(m any) any {
 	o, _ := m.(Object)
-	o = slices.Clone(o)
+	o = slices.Clone(o) // the row stays as it is
 	calls := func(call any) Member {
 		return Member{"tool_calls", []any{Object{{"type", "function"}, {"function", call}}}}
 	}
@@ -363,7 +361,7 @@ func messageOf(m any) any {
 	from, _ := o.Get("from")
 	name, _ := from.(string)
 	role, known := roles[strings.ToLower(name)]
-	if _, has := o.Get("role"); has || !known {
+	if _, has := o.Get("role"); has || !known { // it is not ShareGPT's
 		if o == nil {
 			return m
 		}
@@ -417,8 +415,8 @@ func contentOf(message Object) (text, reason string) {
 	return "", noText
 }
 
-// chat makes the conversation of a row's messages as `onering tokenize --chat`
-// reads it from JSON.
+// chat makes the conversation of a row's messages, and of its columns for the chat template, as
+// `onering tokenize --chat` reads it from JSON.
 func (r *reading) chat(messages []any) (*Chat, error) {
 	parts := Object{{"messages", withoutNulls(messages)}}
 	for _, name := range chatColumns {

@@ -126,7 +126,7 @@ func Choices(value any) (labels, texts []string, err error) {
 			}
 		}
 	case Object:
-		if all, ok := member(v, choiceNames).([]any); ok {
+		if all, ok := member(v, choiceNames).([]any); ok { // a list of texts, perhaps beside one of labels
 			names, named := member(v, labelNames).([]any)
 			if named && len(names) != len(all) {
 				return nil, nil, nil
@@ -174,48 +174,46 @@ func (row Object) ChoiceColumn() string {
 // labeled returns choices as lines, each with its label or a letter in front, unless all texts
 // begin with it.
 func labeled(labels, texts []string) []string {
-	lines, bare := make([]string, len(texts)), false
+	lines, unlabeled := make([]string, len(texts)), false // unlabeled: some text does not begin with its label
 	for i, text := range texts {
 		label := labels[i]
 		if label == "" && i < 26 {
 			label = string(rune('A' + i))
 		}
 		rest, ok := strings.CutPrefix(strings.TrimPrefix(text, "("), label)
-		bare = bare || !ok || rest == "" || !strings.ContainsRune(").:", rune(rest[0]))
+		unlabeled = unlabeled || !ok || rest == "" || !strings.ContainsRune(").:", rune(rest[0]))
 		lines[i] = label + ". " + text
 	}
-	if !bare {
-		return texts
+	if unlabeled {
+		return lines
 	}
-	return lines
+	return texts
 }
 
-// shown returns a value as a template shows it: choices with their letters, other lists with an
-// element a line.
-func shown(column string, value any) (text string, ok bool) {
-	if text, ok = scalar(value); ok {
-		return text, true
+// shown returns the value of a column as a template shows it: choices with their letters, other lists with
+// an element a line, other structures as JSON.
+func shown(column string, value any) string {
+	if text, ok := scalar(value); ok {
+		return text
 	}
 	labels, texts, err := Choices(value)
-	named := (Object{{column, value}}).ChoiceColumn() != "" || strings.Join(labels, "") != ""
+	areChoices := (Object{{column, value}}).ChoiceColumn() != "" || strings.Join(labels, "") != "" // by its name, or by labels
 	switch list, isList := value.([]any); {
-	case err == nil && named:
-		return strings.Join(labeled(labels, texts), "\n"), true
+	case err == nil && areChoices:
+		return strings.Join(labeled(labels, texts), "\n")
 	case isList:
 		lines := make([]string, len(list))
 		for i, x := range list {
-			if lines[i], ok = shown("", x); !ok {
-				return "", false
-			}
+			lines[i] = shown("", x) // an element has no column
 		}
-		return strings.Join(lines, "\n"), true
+		return strings.Join(lines, "\n")
 	}
-	return string(appendJSON(nil, value)), true
+	return string(appendJSON(nil, value))
 }
 
-// withChoices puts the choices behind a problem that does not have them yet.
+// withChoices puts the choices behind a problem that does not have them yet. Each is a line as "A. text".
 func withChoices(problem string, choices []string) string {
-	has := func(choice string) bool {
+	has := func(choice string) bool { // its text stands somewhere right behind its label
 		label, text, _ := strings.Cut(choice, ". ")
 		for at, end := 0, 0; ; at += end + 1 {
 			if end = strings.Index(problem[at:], text); end < 0 {
