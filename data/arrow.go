@@ -95,7 +95,7 @@ func (m *arrowMessages) footer(b []byte) {
 	for _, field := range []int{2, 3} { // the dictionaries and the record batches
 		o := flatbuffers.UOffsetT(t.Offset(slot(field)))
 		for i := 0; o != 0 && i < t.VectorLen(o); i++ {
-			m.places = append(m.places, t.GetInt64(t.Vector(o)+flatbuffers.UOffsetT(24*i)))
+			m.places = append(m.places, t.GetInt64(t.Vector(o)+flatbuffers.UOffsetT(24*i))) // of 24 bytes each, the place is first
 		}
 	}
 	var schema flatbuffers.Table

@@ -301,7 +301,7 @@ func (r checkReport) findings() []namedFinding {
 // formsAsked says in which forms prompts ask for the answer, and where the reward looks for it.
 func (r checkReport) formsAsked() string {
 	var list []string
-	unread := false
+	unread := false // the reward does not look for one of the forms
 	for _, f := range forms {
 		if n := r.Forms[f.name]; n > 0 {
 			list = append(list, fmt.Sprintf("%s in %d prompts", f.name, n))

@@ -77,7 +77,7 @@ func (c *columns) missing() error {
 	return nil
 }
 
-// findColumn returns the first of the given names that is a column of the row.
+// findColumn returns the first of the columns that findColumns finds.
 func findColumn(row Object, what, given string, automatic []string) (string, error) {
 	found, err := findColumns(row, what, given, automatic)
 	if err != nil {
@@ -86,8 +86,9 @@ func findColumn(row Object, what, given string, automatic []string) (string, err
 	return found[0], nil
 }
 
-// findColumns returns the columns of a row that have one of the given names, in the order
-// of the names. If two columns differ only in case, the exact name comes first.
+// findColumns returns the column that the user has given, or if given is "" the columns of a row that
+// have one of the automatic names, in the order of the names. If two columns differ only in case, the
+// exact name comes first. what is the part of a problem that they are for, as errors and flags call it.
 func findColumns(row Object, what, given string, automatic []string) (found []string, err error) {
 	if given != "" {
 		if _, ok := lookup(row, given); ok {
@@ -194,8 +195,8 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 		err := c.wrong[part]
 		if len(c.used[part]) > 0 { // else no row of the file had such a column yet, as wrong says
 			column := func(part int) string { return cmp.Or(at[part], slices.Concat(c.used[part], []string{""})[0]) }
-			columns := fmt.Sprintf("columns %q and %q", column(promptPart), column(answerPart))
-			err = fmt.Errorf("%s (%s)", reason, strings.TrimSuffix(columns, ` and ""`)) // files may have no answers
+			both := fmt.Sprintf("columns %q and %q", column(promptPart), column(answerPart))
+			err = fmt.Errorf("%s (%s)", reason, strings.TrimSuffix(both, ` and ""`)) // files may have no answers
 		}
 		return &rowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: err}
 	}

@@ -93,6 +93,7 @@ func separator(r *bufio.Reader) rune {
 	return ','
 }
 
+// openCSV reads the header of a file, by which it finds the separator, and opens the rows behind it.
 func openCSV(in Input) (*Rows, error) {
 	text := withNewlines(in.Text)
 	comma := '\t'
@@ -129,8 +130,7 @@ func distinct(names []string) error {
 	return nil
 }
 
-// next returns the next record as a row, and the line where it begins. A record with a loose quote is
-// read by loose.
+// next returns the next record as a row, and the line where it begins. A record with a loose quote is read by loose.
 func (t *table) next() (Object, int, error) {
 	begin := t.r.InputOffset()
 	t.row.renew(begin)

@@ -271,20 +271,20 @@ func (r *reader) row() (record, error) {
 		if err != nil && r.opts.skipBadLines && r.records.skipBadLine() {
 			r.report.Read++
 			r.report.Dropped[unreadableLine]++
-			r.opts.OnBad(err)
+			r.opts.OnBad(err) // who sets skipBadLines sets OnBad
 			continue
 		}
 		if err != nil {
 			return record{}, err
 		}
-		if r.file != r.records.file {
+		if r.file != r.records.file { // rec is the first row of another file
 			if err := r.beginFile(rec); err != nil {
 				return record{}, err
 			}
 		}
 		r.report.Read++
 		if r.filter != nil {
-			if len(r.unseen) > 0 {
+			if len(r.unseen) > 0 { // columns of the filter that no row has had yet, an error at the end
 				r.unseen = slices.DeleteFunc(r.unseen, func(name string) bool { _, ok := lookup(rec.Object, name); return ok })
 			}
 			if !r.filter.Match(rec.Object) {

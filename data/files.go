@@ -297,7 +297,7 @@ func filesOfSplit(dir, splitName string, paths []string) ([]string, error) {
 		where, _ := filepath.Rel(dir, p)
 		stem, _ := Split(filepath.Base(p))
 		if folder := filepath.Dir(where); folder != "." {
-			stem = folder
+			stem = folder // a file in a folder belongs to the split that the folder names
 		}
 		name := ""
 		if m := split.FindStringSubmatch(stem); m != nil {

@@ -294,7 +294,8 @@ const deepest = 10000
 // ended says whether the text so far may be a complete value.
 func (v *valueEnd) ended() bool { return len(v.open) == 0 && !v.quoted && v.last != 0 }
 
-// find returns how many bytes of head belong to the value, and whether the value ends there.
+// find returns how many bytes of head belong to the value, and whether the value ends there. The error is
+// errUnfinished where the next object seems to begin inside the value.
 func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 	for i, c := range head {
 		if v.quoted {
@@ -447,7 +448,7 @@ func (p *parser) object() Object {
 		if index != nil {
 			index[name] = len(o)
 		}
-		if o = append(o, Member{name, value}); len(o) == 64 {
+		if o = append(o, Member{name, value}); len(o) == 64 { // without an index find would become slow
 			index = map[string]int{}
 			for i, m := range o {
 				index[m.Name] = i

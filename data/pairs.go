@@ -62,9 +62,8 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) (list []
 	return list, report, err
 }
 
-// loadRows gives add the demonstrations of every row: one for each element of by, which says in which
-// columns it is. A row with an emptyPart, also as the error of add, is dropped; other errors end the
-// reading.
+// loadRows gives add the demonstrations of every row: one for each element of by, which says in which columns it is. A
+// row with an emptyPart, also as the error of add, is dropped; other errors end the reading.
 func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []Demonstration) error) (Report, error) {
 	o.storage = by[0].storage // all have the same
 	r, err := Open(path, o)
@@ -73,8 +72,8 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 	}
 	defer r.Close()
 	r.demonstrations = true
-	found := make([]DemonstrationColumns, len(by)) // by, with the columns that rows such as the previous one have
-	var shape []string                             // the columns of that row
+	found := make([]DemonstrationColumns, len(by)) // what find returned for the previous row
+	var shape []string                             // the columns of the previous row
 	for o.Limit == 0 || r.report.Rows < o.Limit {
 		rec, err := r.row()
 		if err == io.EOF {
@@ -141,7 +140,7 @@ type emptyPart string
 
 func (e emptyPart) Error() string { return string(e) }
 
-// find returns c with the columns that the row first has: Messages alone, Prompt and Response, or Text
+// find returns where rows like first have a demonstration: in Messages alone, in Prompt and Response, or in Text
 // alone. Columns that the user named come first, then those that are found by name, in this order.
 func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, err error) {
 	var set []string // the forms of which the user named a column
@@ -263,7 +262,7 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 	}
 	asked, _ := lookup(row.Object, c.Prompt)
 	answer, _ := lookup(row.Object, c.Response)
-	prompt, isTalk, reason := row.promptMessages(asked, c.Prompt, byName)
+	prompt, promptIsChat, reason := row.promptMessages(asked, c.Prompt, byName)
 	switch reason {
 	case "":
 	case noPrompt:
@@ -271,8 +270,8 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 	default:
 		return d, fmt.Errorf("%s (column %q)", reason, c.Prompt)
 	}
-	response, isChat := messagesOf(answer)
-	if !isChat {
+	response, responseIsChat := messagesOf(answer)
+	if !responseIsChat {
 		if ofOthers(row.Object) {
 			return d, errors.New(`column "turns": an environment has written parts of the response, which would be learned as the model's own; leave such rows out`)
 		}
@@ -284,7 +283,7 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 	if len(prompt) == 1 { // else the conversation has more than this text
 		d.Prompt, _ = promptOf(prompt)
 	}
-	if isTalk || isChat { // either is a list of messages
+	if promptIsChat || responseIsChat {
 		whole, err := row.conversation(slices.Concat(prompt, response), len(prompt))
 		d.Chat, d.From = whole.Chat, whole.From
 		return d, err

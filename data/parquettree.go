@@ -105,7 +105,7 @@ func (n *parquetNode) repeated(cells [][]parquetCell, element func([][]parquetCe
 			for end < len(c) && c[end].rep > n.rep {
 				end++
 			}
-			part[i], cells[i] = c[:end], c[end:]
+			part[i], cells[i] = c[:end], c[end:] // a column that has no cell left panics, which caught turns into an error
 		}
 		list = append(list, element(part))
 	}

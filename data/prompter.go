@@ -31,9 +31,8 @@ func NewPrompter(t *tokenize.Tokenizer, template tokenize.Template) (*Prompter, 
 	return &Prompter{t, template}, nil
 }
 
-// Prompt returns the prompt of a problem, as text and as token ids: the problem, with its choices if it
-// does not have them, in the template. A character that the vocabulary lacks is an error: the model
-// would see another text.
+// Prompt returns the prompt of a problem, as text and as token ids: the problem, with its choices if it does not have
+// them, in the template. A character that the vocabulary lacks is an error: the model would see another text.
 func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	around, plain := p.Template, q.Plain && p.Template.Auto
 	if !plain && (q.Chat == nil || !around.Auto && !around.Chat) { // else no text goes around the problem
@@ -210,7 +209,7 @@ func (r *reading) prompt(value any, column string, byName bool) (text string, ch
 		}
 		content, odd := contentOf(message)
 		if odd != "" {
-			return "", nil, cmp.Or(strings.TrimPrefix(odd, noText), oddPrompt)
+			return "", nil, cmp.Or(strings.TrimPrefix(odd, noText), oddPrompt) // which says more than noText alone
 		}
 		texts = append(texts, last+": "+content)
 	}

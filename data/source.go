@@ -111,13 +111,13 @@ type Rows struct {
 	Unit string
 
 	unfolding *unfolding // counts the rows; nil for stdin
-	end       io.Closer  // closes the decompression; may be nil
+	unpacker  io.Closer  // ends the decompression; may be nil
 	file      *os.File
 }
 
 func (r *Rows) close() error {
-	if r.end != nil {
-		r.end.Close()
+	if r.unpacker != nil {
+		r.unpacker.Close()
 	}
 	if r.file == nil {
 		return nil
@@ -164,8 +164,7 @@ func (f file) open() (*os.File, error) {
 	return folder.Open(name)
 }
 
-// openFormat unpacks a file if it is compressed, and opens its rows. They close it; after an error the
-// caller does.
+// openFormat unpacks a file if it is compressed, and opens its rows. They close it; after an error the caller does.
 func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -177,7 +176,7 @@ func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 	budget := newUnfolding(info.Size(), expansion)
 	name := strings.ToLower(filepath.Base(path))
 	in := Input{File: f, Size: info.Size(), Text: bufio.NewReaderSize(f, 1<<16), unfolding: budget}
-	var end io.Closer
+	var unpacker io.Closer
 	magic, _ := in.Text.Peek(5)
 	for _, c := range compressions {
 		if !bytes.HasPrefix(magic, []byte(c.magic)) {
@@ -187,19 +186,19 @@ func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 		if err != nil {
 			return nil, packed(noEnd(err))
 		}
-		end, _ = z.(io.Closer)
+		unpacker, _ = z.(io.Closer)
 		in = Input{Text: bufio.NewReaderSize(unfolded{z, budget}, 1<<16), unfolding: budget}
 		name = unpacked(name)
 		break
 	}
 	rows, err := in.rows(name)
 	if err != nil {
-		if end != nil {
-			end.Close()
+		if unpacker != nil {
+			unpacker.Close()
 		}
 		return nil, err
 	}
-	rows.file, rows.end, rows.unfolding = f, end, budget
+	rows.file, rows.unpacker, rows.unfolding = f, unpacker, budget
 	return rows, nil
 }
 
