@@ -84,8 +84,9 @@ func FindsAnswers(r Reward) bool {
 	return SameAnswer(r) != nil || Extract(r) != ""
 }
 
-// Reading returns o for rows that r grades: with rows without answers if r needs none,
-// and with the choices that r compares.
+// Reading returns o for rows that r grades: with rows without answers if r needs none, with the choices
+// that r compares, and with whole texts as answers if r, or the part that decides, extracts none from
+// responses. A nil r changes nothing but that answers are not whole.
 func Reading(r Reward, o data.Options) data.Options {
 	parts := []Part{{Reward: r}}
 	if c, ok := r.(*Combined); ok {
@@ -95,7 +96,7 @@ func Reading(r Reward, o data.Options) data.Options {
 	for _, part := range parts {
 		if x, ok := part.Reward.(interface{ NeedsAnswers() bool }); ok {
 			needed = needed || x.NeedsAnswers()
-		} else {
+		} else { // what a response states is compared with the row's answers
 			needed = needed || FindsAnswers(part.Reward)
 		}
 		if x, ok := part.Reward.(interface {

@@ -103,11 +103,11 @@ func (c *Combined) Score(ctx context.Context, group []Sample) ([]Score, error) {
 	}
 	out := make([]Score, len(group))
 	for i := range out {
-		of := make([]Score, len(parts))
+		scores := make([]Score, len(parts)) // those of one sample
 		for k := range parts {
-			of[k] = parts[k][i]
+			scores[k] = parts[k][i]
 		}
-		out[i] = c.combine(of)
+		out[i] = c.combine(scores)
 	}
 	return out, nil
 }
@@ -132,15 +132,15 @@ func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, e
 	return parts, all.Wait()
 }
 
-// combine combines the parts' scores of a sample into one.
-func (c *Combined) combine(of []Score) Score {
-	out := Score{Skip: true, Components: map[string]float64{}}
+// combine combines the scores of a sample, one of each part, into one.
+func (c *Combined) combine(scores []Score) Score {
+	out := Score{Skip: true, Components: map[string]float64{}} // until a part does not skip the sample
 	if c.Combine != "product" {
 		out.Weights = map[string]float64{}
 	}
 	sum, product := 0.0, 1.0
-	ended := -1 // the part that ended the gate
-	for k, s := range of {
+	ended := -1 // the part that ended the gate; none yet
+	for k, s := range scores {
 		p := c.Parts[k]
 		out.add(p.As, s)
 		if out.Status == OK {
@@ -171,7 +171,7 @@ func (c *Combined) combine(of []Score) Score {
 	default:
 		out.Value = sum
 	}
-	c.setVerdict(&out, of, ended)
+	c.setVerdict(&out, scores, ended)
 	return out
 }
 
@@ -188,12 +188,13 @@ func (s *Score) add(part string, of Score) {
 	}
 }
 
-// setVerdict sets the verdict, the answer and the reason: those of the judge, or else the
-// first answer and all reasons.
-func (c *Combined) setVerdict(out *Score, of []Score, ended int) {
+// setVerdict sets the verdict, the answer and the reason of the combined score: those of the judge, or
+// else the first answer and all reasons. A part that ended the gate (-1: none did) is the reason why
+// later parts do not count, and a judge among those finds the response wrong.
+func (c *Combined) setVerdict(out *Score, scores []Score, ended int) {
 	judge := c.judge()
 	if judge >= 0 {
-		s := of[judge]
+		s := scores[judge]
 		out.Answer, out.Reason, out.Verdict = s.Answer, s.Reason, isWrong
 		switch passed := ended < 0 || ended >= judge; {
 		case passed && !s.Judged():
@@ -204,7 +205,7 @@ func (c *Combined) setVerdict(out *Score, of []Score, ended int) {
 	}
 	if judge < 0 || out.Skip {
 		var reasons []string
-		for k, s := range of {
+		for k, s := range scores {
 			if out.Answer == "" {
 				out.Answer = s.Answer
 			}
@@ -214,9 +215,9 @@ func (c *Combined) setVerdict(out *Score, of []Score, ended int) {
 		}
 		out.Reason = strings.Join(reasons, "; ")
 	}
-	if ended >= 0 && ended < len(of)-1 {
+	if ended >= 0 && ended < len(scores)-1 {
 		out.Reason = c.Parts[ended].As + " is below its threshold"
-		if why := of[ended].Reason; why != "" {
+		if why := scores[ended].Reason; why != "" {
 			out.Reason += ": " + why
 		}
 	}

@@ -128,7 +128,8 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	return stats, err
 }
 
-// sample has the responses sampled, or the episodes played, and reports each that has ended.
+// sample has the responses sampled, or the episodes played, and reports each that has ended. Without
+// an environment the Player and the Round are nil: they have no Driver, and outcomes are empty.
 func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Options, tasks []Task, ended func(Graded)) (sampler.Stats, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,7 +160,7 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	}
 	_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r, Outcome: episodes.End(r)}) })
 	if err != nil {
-		cancel()
+		cancel() // so that Close does not wait for the environment
 	}
 	episodes.Close()
 	return stats, err
@@ -192,7 +193,7 @@ func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, erro
 		last := x.LastTurn()
 		logp := x.LogProb
 		if logp != nil {
-			logp = logp[len(logp)-len(last):]
+			logp = logp[len(logp)-len(last):] // those of IDs, the last turn
 		}
 		group = append(group, Sample{
 			Problem: t.Problem, Prompt: t.Prompt, PromptIDs: t.Request.Prompt,
@@ -222,8 +223,8 @@ func (g Grader) earlier(x Graded) (all []Written) {
 	return all
 }
 
-// ScoreRest returns the scores of a group, of which some are known: the journal or the
-// reward gives the others. task and sample are for the journal.
+// ScoreRest returns the scores of a group, of which some are known, the others nil: the journal or the
+// reward gives these. The journal finds them by the number of the task and that of the first sample.
 func (g Grader) ScoreRest(ctx context.Context, task, sample int, group []Sample, known []*Score) ([]Score, error) {
 	scores := make([]Score, len(group))
 	var asked []Sample
@@ -243,7 +244,7 @@ func (g Grader) ScoreRest(ctx context.Context, task, sample int, group []Sample,
 		rest = g.Journal.Find(task, sample, asked)
 	}
 	var err error
-	if rest == nil {
+	if rest == nil { // nothing is stored
 		if rest, err = g.Score(ctx, asked); err == nil && g.Journal != nil {
 			err = g.Journal.Keep(task, sample, asked, rest)
 		}

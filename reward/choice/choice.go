@@ -67,6 +67,8 @@ func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 	return reward.Each(group, r.score), nil
 }
 
+// score gives 1 to a response that picks exactly the choices of one of the golds. A row whose
+// choices or answer cannot be read is an Error.
 func (r *rule) score(sample reward.Sample) reward.Score {
 	options, reason := r.options(sample.Problem.Fields)
 	if reason != "" {

@@ -22,24 +22,24 @@ func (r *rule) find(o options, response string) (picked []int, reason string) {
 	if !ok {
 		return nil, "no " + r.After + " in the response"
 	}
-	in := func(where string) bool { return r.Where == where || r.Where == "auto" }
-	if in("boxed") {
+	mayBeIn := func(where string) bool { return r.Where == where || r.Where == "auto" }
+	if mayBeIn("boxed") {
 		if box := lastBoxes(s); strings.TrimSpace(box) != "" {
 			return o.readWhole(box)
 		}
 	}
-	if in("tag") {
+	if mayBeIn("tag") {
 		if tag, ok := (texts.Extract{Where: "tag", Tag: "answer"}).Find(s); ok {
 			return o.readWhole(tag)
 		}
 	}
-	if in("phrase") {
+	if mayBeIn("phrase") {
 		if picked, reason, ok := o.lastPhrase(s); ok {
 			return picked, reason
 		}
 	}
 	switch {
-	case in("last_line"):
+	case mayBeIn("last_line"):
 		line, _ := texts.Extract{Where: "last_line"}.Find(s)
 		return o.readWhole(line)
 	case r.Where == "whole":
@@ -54,15 +54,16 @@ var boxJoint = regexp.MustCompile(`^[ \t$,;&]*\n?[ \t$,;&]*(?:(?:and|or)\b)?[ \t
 // lastBoxes returns the content of the last complete box, joined with boxes before it
 // that only a comma or a word such as "or" separates.
 func lastBoxes(s string) string {
+	const farthest = 40 // bytes between boxes of one answer
 	var all []string
-	start := -1
+	start := -1 // of the earliest box that was taken
 	boxes := texts.Boxes(s)
 	for i := len(boxes) - 1; i >= 0 && len(all) < mostChoices; i-- {
 		b := boxes[i]
 		if !b.Closed {
 			continue
 		}
-		if start >= 0 && (b.End > start || start-b.End > 40 || !boxJoint.MatchString(s[b.End:start])) {
+		if start >= 0 && (b.End > start || start-b.End > farthest || !boxJoint.MatchString(s[b.End:start])) {
 			break
 		}
 		all, start = append(all, b.Content), b.Start
@@ -89,10 +90,10 @@ var (
 // longestPhrase bounds the bytes of a phrase.
 const longestPhrase = 160
 
-// matches returns where expr matches in s, which happens only at one of the words. An expression
-// alone would cost ten times as much.
+// matches returns where expr, which begins with one of the words, matches in s: the begin and the end of
+// each match. It goes from word to word, since the expression alone would cost ten times as much.
 func matches(s string, words []string, expr *regexp.Regexp) (found [][]int) {
-	for at, next, done := 0, 0, 0; at < len(s); at = next {
+	for at, next, done := 0, 0, 0; at < len(s); at = next { // done is the end of the last match
 		for next = at; next < len(s) && (s[next]|0x20 >= 'a' && s[next]|0x20 <= 'z' || s[next] >= '0' && s[next] <= '9' || s[next] == '_'); next++ {
 		}
 		if next == at {
@@ -125,21 +126,21 @@ const refusedReason = "the answer is said not to be something"
 
 var refusal = regexp.MustCompile(`(?i)^(?:not|never|neither|none|no longer)\b`)
 
-// lastPhrase reads the answer that the last phrase announces. A phrase followed by
-// something else, as in "this answer is plausible", does not count. If a phrase says what
-// the answer is not, earlier phrases decide.
+// lastPhrase reads the answer that the last phrase announces, or the verdict on a subject ("C is correct") that stands
+// behind that phrase; ok is false if there is neither. A phrase followed by something else, as in "this answer is
+// plausible", does not count. If a phrase says what the answer is not, earlier phrases decide.
 func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
-	var refused []int
-	found, subjects := matches(s, announcing, phrase), matches(s, verdicts, affirmed)
-	found, subjects = found[max(0, len(found)-mostPhrases):], subjects[max(0, len(subjects)-mostPhrases):]
-	for i := len(found) - 1; i >= 0; i-- {
-		for n := len(subjects); n > 0 && subjects[n-1][0] > found[i][1]; n = len(subjects) {
-			if picked, named := o.subject(s, subjects[n-1]); named {
+	var refused []int // what later phrases have said not to be the answer
+	phrases, affirmations := matches(s, announcing, phrase), matches(s, verdicts, affirmed)
+	phrases, affirmations = phrases[max(0, len(phrases)-mostPhrases):], affirmations[max(0, len(affirmations)-mostPhrases):]
+	for i := len(phrases) - 1; i >= 0; i-- {
+		for n := len(affirmations); n > 0 && affirmations[n-1][0] > phrases[i][1]; n = len(affirmations) {
+			if picked, named := o.subject(s, affirmations[n-1]); named {
 				return picked, "", true
 			}
-			subjects = subjects[:n-1]
+			affirmations = affirmations[:n-1]
 		}
-		rest := s[found[i][1]:]
+		rest := s[phrases[i][1]:]
 		rest = rest[:min(len(rest), longest)]
 		if end := strings.IndexAny(rest, "\n\r"); end >= 0 {
 			rest = rest[:end]
@@ -148,7 +149,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 			rest, _, _ = strings.Cut(value, `"`)
 		}
 		if no := refusal.FindString(rest); no != "" {
-			if _, isText := o.withText(rest); !isText {
+			if _, isText := o.withText(rest); !isText { // a choice may be "None of these"
 				not, _ := o.readProse(rest[len(no):])
 				if not == nil {
 					return nil, refusedReason, true
@@ -165,8 +166,8 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 			return picked, reason, true
 		}
 	}
-	for n := len(subjects) - 1; n >= 0 && refused == nil; n-- {
-		if picked, named := o.subject(s, subjects[n]); named {
+	for n := len(affirmations) - 1; n >= 0 && refused == nil; n-- { // those before the first phrase
+		if picked, named := o.subject(s, affirmations[n]); named {
 			return picked, "", true
 		}
 	}
@@ -184,7 +185,7 @@ func (o options) subject(s string, at []int) (picked []int, named bool) {
 	if disputed.MatchString(clause) {
 		return nil, false
 	}
-	picked, _ = o.readWhole(clause[len(said.FindString(clause)):])
+	picked, _ = o.readWhole(clause[len(said.FindString(clause)):]) // without "so we conclude that"
 	if comma := strings.LastIndex(clause, ","); picked == nil && comma >= 0 {
 		picked, _ = o.readWhole(clause[comma+1:])
 	}

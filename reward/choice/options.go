@@ -22,7 +22,7 @@ const mostChoices = 100
 
 // options reads the choices of a row. The reason says why it cannot.
 func (r *rule) options(row data.Object) (o options, reason string) {
-	if r.Choices == "" && row.ChoiceColumn() == "" {
+	if r.Choices == "" && row.ChoiceColumn() == "" { // only letters are answers
 		return options{labels: r.Labels}, ""
 	}
 	labels, texts, reason := r.listed(row)
@@ -37,7 +37,7 @@ func (r *rule) options(row data.Object) (o options, reason string) {
 	for i, text := range o.texts {
 		key := strings.ToLower(text)
 		if _, twice := o.byText[key]; twice {
-			o.byText[key] = -1
+			o.byText[key] = -1 // see withText
 		} else if key != "" {
 			o.byText[key] = i
 		}
@@ -50,7 +50,7 @@ func (r *rule) options(row data.Object) (o options, reason string) {
 func (r *rule) listed(row data.Object) (labels, texts []string, reason string) {
 	column := cmp.Or(r.Choices, row.ChoiceColumn())
 	value, ok := row.Lookup(column)
-	if !ok {
+	if !ok { // then it names several columns
 		var list []any
 		for name := range strings.SplitSeq(column, ",") {
 			text, ok := row.Lookup(strings.TrimSpace(name))
@@ -131,7 +131,8 @@ func (r *rule) golds(o options, answers []string) (golds [][]int, reason string)
 	return golds, ""
 }
 
-// goldReadings returns the different sets of choices that a row's answer may stand for.
+// goldReadings returns the different sets of choices that a row's answer may stand for by the setting
+// gold: as labels, a text, an index or a number. More than one set means that the row is ambiguous.
 func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 	add := func(set []int) {
 		if len(set) > 0 && !slices.ContainsFunc(readings, func(x []int) bool { return slices.Equal(x, set) }) {
@@ -152,7 +153,7 @@ func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 		}
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(answer))
-	if r.Gold == "number" {
+	if r.Gold == "number" { // which counts from 1
 		n--
 	}
 	mayBeIndex := r.Gold == "index" || r.Gold == "number" || r.Gold == "auto" && !isLabel

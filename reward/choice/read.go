@@ -87,18 +87,19 @@ var (
 
 // A mark is a label found in a text.
 type mark struct {
-	at, end int  // number of the choice, and where the mark ends
-	bare    bool // no marks surround the letter
+	at, end int  // index of the choice, and where the mark ends
+	bare    bool // no brackets or signs surround the letter
 	lower   bool // the letter is in lower case, though the label is not
 }
 
-// label reads the label with which s begins, including marks around it.
+// label reads the label with which s begins, including brackets and signs around it, as in "(A)" or
+// "**B**". ok is false if s begins with another word.
 func (o options) label(s string) (m mark, ok bool) {
 	start := len(opener.FindString(s))
 	end := start
 	for end < len(s) {
 		r, n := utf8.DecodeRuneInString(s[end:])
-		if !inWord(r) || end > start && s[end-1] < utf8.RuneSelf && unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana) { // Cです
+		if !inWord(r) || end > start && s[end-1] < utf8.RuneSelf && unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana) { // the C of Cです
 			break
 		}
 		end += n
@@ -171,16 +172,16 @@ func (o options) readWhole(s string) (picked []int, reason string) { return o.re
 // readProse is readPicks of a text in which more may follow the statement in its line.
 func (o options) readProse(s string) (picked []int, reason string) { return o.readPicks(s, true) }
 
-// readPicks returns the choices, sorted, that a statement picks. In prose, more may
-// follow it in its line. If it picks none, the reason says why.
+// readPicks returns the choices, sorted, that a statement picks by letters or by a text. In prose, more
+// may follow it in its line. If it picks none, the reason says why.
 func (o options) readPicks(s string, prose bool) (picked []int, reason string) {
 	if len(s) > longest {
 		return nil, tooMuchText
 	}
 	s = normal(s)
-	body := s[len(lead.FindString(s)):]
+	body := s[len(lead.FindString(s)):] // without "the answer is" and "both"
 	body = body[len(both.FindString(body)):]
-	picked, last, rest := o.list(body)
+	picked, last, rest := o.list(body) // "A, B and C" and what follows
 	if picked != nil && strings.Trim(rest, " \t\r\n.,;:!。") == "" {
 		return sorted(picked), ""
 	}
@@ -198,7 +199,7 @@ func (o options) readPicks(s string, prose bool) (picked []int, reason string) {
 			return nil, unreadable
 		}
 		return sorted(picked), ""
-	case len(picked) == 1:
+	case len(picked) == 1: // perhaps with its text, as in "A) Rome"
 		return o.readText(last, rest, prose)
 	case !prose || o.namesOther(firstSentence(rest, true), picked):
 		return nil, several
@@ -223,10 +224,11 @@ func firstSentence(s string, prose bool) string {
 	return s
 }
 
-// readText reads the text after the letter m: the text of the choice, or prose.
+// readText decides whether the letter m is picked by the text after it, rest: that of its choice, or in
+// prose whatever neither doubts the letter nor names another choice.
 func (o options) readText(m mark, rest string, prose bool) (picked []int, reason string) {
-	apart := rest[len(separator.FindString(rest)):]
-	text, own := plain(apart), ""
+	behind := rest[len(separator.FindString(rest)):] // "Rome" of "A) Rome"
+	text, own := plain(behind), ""                   // own is the text of the choice itself
 	if o.texts != nil {
 		own = o.texts[m.at]
 	}
@@ -236,20 +238,20 @@ func (o options) readText(m mark, rest string, prose bool) (picked []int, reason
 	case ok && at != m.at:
 		return nil, twoChoices
 	case m.lower && m.bare && !strings.HasPrefix(rest, ".") && !strings.HasPrefix(rest, ":"),
-		o.article(m, rest):
+		o.article(m, rest): // a word of a sentence, not a letter
 		return nil, unreadable
-	case !prose && m.bare && apart == rest:
+	case !prose && m.bare && behind == rest: // no separator: the letter begins some other statement
 		if o.namesOther(firstSentence(rest, true), []int{m.at}) {
 			return nil, several
 		}
 		return nil, unreadable
 	}
-	if n := len(own); n > 0 && len(text) > n && strings.EqualFold(text[:n], own) {
+	if n := len(own); n > 0 && len(text) > n && strings.EqualFold(text[:n], own) { // more follows the choice's own text
 		if r, _ := utf8.DecodeRuneInString(text[n:]); !inWord(r) {
 			text = text[n:]
 		}
 	}
-	if at := contrastAt(text); at >= 0 {
+	if at := contrastAt(text); at >= 0 { // what follows "because" or "not" may name others
 		text = text[:at]
 	}
 	switch {
@@ -261,9 +263,10 @@ func (o options) readText(m mark, rest string, prose bool) (picked []int, reason
 	return []int{m.at}, ""
 }
 
-// namesOther says whether s names a choice that is not in those, by its label or its text.
+// namesOther says whether s names a choice besides the given ones, by its label or its text. A letter
+// that may be a word (in lower case, a digit, an article) counts only behind a bracket.
 func (o options) namesOther(s string, besides []int) bool {
-	before := ' '
+	before := ' ' // the character before the word
 	for at := 0; at < len(s); {
 		r, n := utf8.DecodeRuneInString(s[at:])
 		if !inWord(r) {
@@ -277,7 +280,7 @@ func (o options) namesOther(s string, besides []int) bool {
 				return true
 			}
 		}
-		for at < len(s) && inWord(r) {
+		for at < len(s) && inWord(r) { // to the end of the word
 			at += n
 			r, n = utf8.DecodeRuneInString(s[at:])
 		}

@@ -113,7 +113,7 @@ func (p *Program) acquire(ctx context.Context, exclusive bool) (*worker, int, er
 		if p.changed == nil {
 			p.changed = make(chan struct{})
 		}
-		changed := p.changed
+		changed := p.changed // release closes it and sets the field to nil
 		p.mu.Unlock()
 		select {
 		case <-changed:
@@ -126,12 +126,12 @@ func (p *Program) acquire(ctx context.Context, exclusive bool) (*worker, int, er
 	}
 }
 
-// roomy returns the worker with the fewest groups that takes another, nil if there is none.
-// Groups that want to be alone go first, since otherwise there would always be others.
+// roomy returns the worker with the fewest groups that takes another, or if exclusive one without groups; nil if there
+// is none. While exclusive groups wait others get no worker, since otherwise none would ever be without groups.
 func (p *Program) roomy(exclusive bool) *worker {
 	var best *worker
 	for _, w := range p.workers {
-		free := w.groups == 0 || !exclusive && p.exclusive == 0 && !w.exclusive && w.groups < p.InFlight
+		free := w.groups == 0 || !exclusive && !w.exclusive && w.groups < p.InFlight
 		if free && (exclusive || p.exclusive == 0) && (best == nil || w.groups < best.groups) {
 			best = w
 		}
@@ -150,13 +150,13 @@ func (p *Program) release(w *worker) {
 	}
 }
 
-// ask sends the group to the worker's process and reads the answer. Its time is the
-// timeout, once for the group and once for each earlier group of the process.
+// ask sends the group to the worker's process and reads the answer. Its time is the timeout, once for
+// the group and once for each of the groups that the process had before it.
 func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward.Sample) ([]reward.Score, error) {
 	p.mu.Lock()
-	brief := len(p.unanswered) >= hopeless
+	isHopeless := len(p.unanswered) >= hopeless
 	p.mu.Unlock()
-	grader, err := w.running(ctx, p.Command, brief)
+	grader, err := w.running(ctx, p.Command, isHopeless)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +174,8 @@ func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward
 // words are the words of messages about graders.
 var words = process.Words{Kind: "grader", Unit: "group", Remedy: "timeout and in_flight say how long it has"}
 
-// running returns the worker's process, and starts one if there is none. After one that
-// died without an answer, it pauses first.
+// running returns the worker's process, and starts one if there is none. After one that died without an
+// answer it pauses first: longer after each of the first three in a row, but only briefly if brief.
 func (w *worker) running(ctx context.Context, command []string, brief bool) (*process.Lines, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,11 +213,12 @@ func (p *Program) answered(w *worker) {
 	w.failures = 0
 }
 
-// died returns the error of a group whose process ended without an answer because of err.
+// died returns the error of a group whose process ended without an answer because of err. It is
+// permanent if the program is hopeless.
 func (p *Program) died(w *worker, group []reward.Sample, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.exclusive || p.InFlight == 1 {
+	if w.exclusive || p.InFlight == 1 { // no other group can be at fault
 		if p.unanswered == nil {
 			p.unanswered = map[*reward.Sample]bool{}
 		}

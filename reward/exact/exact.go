@@ -31,6 +31,7 @@ func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 	return reward.Each(group, r.score), nil
 }
 
+// score compares the normal form of the answer in a response with those of the problem's answers.
 func (r *rule) score(sample reward.Sample) reward.Score {
 	golds := r.Normals(sample.Problem.Answers)
 	if len(golds) == 0 {

@@ -66,9 +66,9 @@ func Backoff(failures int) time.Duration {
 	return pause - time.Duration(rand.Int64N(int64(pause/2)))
 }
 
-// Grade calls attempt to grade the group, and again after a failure; after the last
-// failure it stops the run or skips the group, as the settings say. try is the number of
-// the attempt, from 0. name is the reward's name.
+// Grade calls attempt to grade the group, and after a failure again with pauses between; after the last
+// failure, or a permanent one, it stops the run or skips the group, as the settings say. try is the
+// number of the attempt, from 0. name is the reward's name.
 func (s Settings) Grade(ctx context.Context, name string, group []reward.Sample, attempt func(ctx context.Context,
 	try int) ([]reward.Score, error)) ([]reward.Score, error) {
 	if len(group) == 0 {

@@ -103,7 +103,7 @@ func Decode(text []byte, id, n int) ([]reward.Score, error) {
 	return a.Scores(text, n)
 }
 
-// Read reads an answer in another JSON dialect.
+// Read reads JSON into a value. What cannot be read is a Permanent error that quotes it.
 func Read(text []byte, into any) error {
 	if err := strict.JSON(text, into); err != nil {
 		return Permanent(fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), err))
@@ -120,7 +120,7 @@ func (a *Answer) Scores(text []byte, n int) ([]reward.Score, error) {
 	return scores, nil
 }
 
-// scores makes the scores of n responses of the lists of an answer.
+// scores makes n scores of the lists of an answer, each of which must have a value for each response.
 func (a *Answer) scores(n int) ([]reward.Score, error) {
 	scores := make([]reward.Score, n)
 	for _, list := range []struct {
@@ -181,7 +181,8 @@ func logged(text json.RawMessage, n int) ([]*float64, error) {
 // mostFigures bounds the names of one answer: each becomes a metric.
 const mostFigures = 100
 
-// setFigures adds the values of one name to the figures of the scores.
+// setFigures adds the values of a figure to the scores, one to each but nil, in the map that of returns.
+// kind is the key of the answer that has the figure.
 func setFigures(scores []reward.Score, kind, name string, values []*float64, of func(*reward.Score) *map[string]float64) error {
 	if err := CheckName(name); err != nil {
 		return fmt.Errorf("%q: %w", kind, err)

@@ -96,7 +96,7 @@ func verifyEach(ctx context.Context, s *Server, address string, group []reward.S
 
 // verify has one response verified, in its own session if the server has sessions.
 func (s *Server) verify(ctx context.Context, address string, x reward.Sample) (*reward.Score, error) {
-	client := *s.client
+	client := *s.client // a copy, which may have cookies of its own
 	if s.SeedSession {
 		jar, err := cookiejar.New(nil)
 		if err != nil {

@@ -42,7 +42,8 @@ type Server struct {
 	count  atomic.Int64  // number of groups so far
 }
 
-// A dialect grades a group by requests to the server at an address.
+// A dialect grades a group by requests to the server at an address. It sets the scores in have, of which
+// an earlier attempt may have left some.
 type dialect func(ctx context.Context, s *Server, address string, group []reward.Sample, have []*reward.Score) error
 
 var dialects = map[string]dialect{"onering": postGroup, "openrlhf": postQueries, "nemo_gym": verifyEach}
@@ -105,8 +106,7 @@ func (s *Server) Score(ctx context.Context, group []reward.Sample) ([]reward.Sco
 	first := int(s.count.Add(1))
 	have := make([]*reward.Score, len(group))
 	return s.Grade(ctx, "http", group, func(ctx context.Context, try int) ([]reward.Score, error) {
-		// another server may work if one does not
-		address := addresses[(first+try)%len(addresses)]
+		address := addresses[(first+try)%len(addresses)] // another server may work if one does not
 		if err := dialects[s.Dialect](ctx, s, address, group, have); err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (s *Server) post(ctx context.Context, client *nethttp.Client, address strin
 	if err == nil {
 		return answer, nil
 	}
-	if refused, ok := errors.AsType[*remote.Refusal](err); ok && refused.Final {
+	if refused, ok := errors.AsType[*remote.Refusal](err); ok && refused.Final { // it would refuse another attempt, too
 		err = external.Permanent(refused.Err)
 	} else if ok {
 		err = external.After(refused.Err, refused.After)

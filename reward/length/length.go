@@ -5,6 +5,7 @@ package length
 
 import (
 	"context"
+	"slices"
 	"unicode/utf8"
 
 	"onering/internal/settings"
@@ -59,7 +60,7 @@ func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 	scores := make([]reward.Score, len(group))
 	for i, sample := range group {
 		n := 0
-		for _, turn := range append(sample.Earlier[:len(sample.Earlier):len(sample.Earlier)], reward.Written{Text: sample.Response, IDs: sample.IDs}) {
+		for _, turn := range slices.Concat(sample.Earlier, []reward.Written{{Text: sample.Response, IDs: sample.IDs}}) {
 			if r.Unit == "characters" {
 				n += utf8.RuneCountInString(turn.Text)
 			} else {
@@ -86,7 +87,7 @@ func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 
 // share returns which share of the full punishment a response of length n gets.
 func (r *rule) share(n int) float64 {
-	begin, over := r.Target, n-r.Target
+	begin, over := r.Target, n-r.Target // where the punishment begins, and by how much n exceeds it
 	switch r.Kind {
 	case "overlong":
 		begin = r.MaxLength - r.Buffer

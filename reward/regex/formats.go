@@ -14,7 +14,7 @@ import (
 // of an episode count, too.
 func (r *rule) format(of reward.Sample, s string) string {
 	thinks := r.Format == "think" || r.Format == "think_answer" || r.Format == "auto" && r.Pattern == ""
-	opened, all := "", ""
+	opened, earlier := "", ""
 	if strings.HasSuffix(strings.TrimSpace(of.Prompt), "<think>") { // a template such as r1 begins with the tag
 		opened = "<think>"
 	}
@@ -22,7 +22,7 @@ func (r *rule) format(of reward.Sample, s string) string {
 		if _, reason := think(opened + turn.Text); thinks && reason != "" {
 			return fmt.Sprintf("turn %d: %s", i+1, reason)
 		}
-		all += turn.Text + "\n"
+		earlier += turn.Text + "\n"
 	}
 	switch {
 	case r.Format == "think_answer":
@@ -31,7 +31,7 @@ func (r *rule) format(of reward.Sample, s string) string {
 		_, reason := think(opened + s)
 		return reason
 	case r.Format == "boxed":
-		return oneBox(all + s)
+		return oneBox(earlier + s)
 	case r.Format == "json":
 		return jsonWith(s, r.Keys)
 	}
@@ -144,7 +144,7 @@ func fenced(s string) (block string, ok bool) {
 			b.WriteString(line)
 		case !fence:
 		case fences == 0 && info != "" && !strings.EqualFold(info, "json"), fences == 1 && info != "", fences == 2:
-			return "", false
+			return "", false // another language, a second opening, or a second block
 		default:
 			fences++
 		}

@@ -99,6 +99,8 @@ func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 	return reward.Each(group, r.score), nil
 }
 
+// score gives a response Match if it has the format and the pattern matches, where one is set, else
+// NoMatch with the reason, and what the pattern captured as its answer.
 func (r *rule) score(sample reward.Sample) reward.Score {
 	golds := r.Normals(sample.Problem.Answers)
 	if r.CompareGroup && len(golds) == 0 {
@@ -146,7 +148,7 @@ func (r *rule) match(s string) (captured, reason string, status reward.Status) {
 	}
 	most := 1
 	if r.Search {
-		most = max(1, mostSteps/(len(s)+1))
+		most = max(1, mostSteps/(len(s)+1)) // to find a match may take a step for each byte
 	} else {
 		s = strings.TrimSpace(s)
 	}
@@ -157,7 +159,7 @@ func (r *rule) match(s string) (captured, reason string, status reward.Status) {
 	case len(found) > most:
 		return "", "the pattern matches too often", reward.Limit
 	}
-	if last := found[len(found)-1]; len(last) > 2 && last[2] >= 0 {
+	if last := found[len(found)-1]; len(last) > 2 && last[2] >= 0 { // the pattern has a group, and it took part
 		captured = r.Normal(s[last[2]:last[3]])
 	}
 	return captured, "", reward.OK

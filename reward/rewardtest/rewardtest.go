@@ -68,6 +68,7 @@ func taken() map[string]bool {
 	return keys
 }
 
+// checkCount scores groups of all sizes from none on, and one of many samples.
 func checkCount(new func() reward.Reward) error {
 	r := new()
 	all := group()
@@ -100,6 +101,7 @@ func checkValues(new func() reward.Reward) error {
 	return nil
 }
 
+// checkAnyText scores responses, problems and answers that are odd texts.
 func checkAnyText(new func() reward.Reward) error {
 	r := new()
 	empty := data.Problem{ID: "x"}
@@ -135,6 +137,7 @@ func checkArguments(new func() reward.Reward) error {
 	return nil
 }
 
+// checkRetention overwrites a group after it was scored, and compares scores from before and after.
 func checkRetention(new func() reward.Reward) error {
 	want, err := score(new(), group())
 	if err != nil {
@@ -173,6 +176,7 @@ func checkRetention(new func() reward.Reward) error {
 	return nil
 }
 
+// checkDeterminism scores a group again after others, and by another reward of the same kind.
 func checkDeterminism(new func() reward.Reward) error {
 	want, err := score(new(), group())
 	if err != nil {
@@ -212,6 +216,7 @@ func checkOrder(new func() reward.Reward) error {
 	return equal(r, got, want)
 }
 
+// checkConcurrency calls the methods of one reward from several goroutines.
 func checkConcurrency(new func() reward.Reward) error {
 	r := new()
 	want, err := score(new(), group())
@@ -226,7 +231,7 @@ func checkConcurrency(new func() reward.Reward) error {
 			}
 			err = errors.Join(err, failed)
 			if c, ok := r.(reward.Comparer); ok {
-				c.SameAnswer("4", "5")
+				c.SameAnswer("4", "5") // for the race detector
 			}
 		}
 		return err

@@ -19,7 +19,7 @@ type Compare struct {
 
 // Normal returns the form of s that equal texts share.
 func (c Compare) Normal(s string) string {
-	form := func(s string) string { return s }
+	form := func(s string) string { return s } // for "none"
 	switch c.Unicode {
 	case "nfc":
 		form = norm.NFC.String

@@ -104,13 +104,14 @@ func Boxes(s string) []box {
 			}
 			if at := open[len(open)-1]; at >= 0 {
 				b := &boxes[at]
-				b.Content, b.End, b.Closed = b.Content[:i-(len(s)-len(b.Content))], i+1, true
+				begin := len(s) - len(b.Content) // so far the content is all that follows the brace
+				b.Content, b.End, b.Closed = s[begin:i], i+1, true
 			}
 			open = open[:len(open)-1]
 		case '\\':
 			n := boxCommand(s[i:])
 			if n == 0 && boxCommand(s[min(i+1, len(s)):]) > 0 {
-				break // \\boxed, as models write after a line break
+				break // \\boxed, as models write after a line break: the second backslash begins a box
 			}
 			if n == 0 {
 				i++ // an escaped character
