@@ -106,7 +106,7 @@ func compareSuite(a, b Score) (settingDifference, bool) {
 		others[o.Problem] = o
 	}
 	d := settingDifference{Suite: a.Suite}
-	var as, bs, flips []float64
+	var as, bs, flips []float64 // shares of right samples, and differences whose signs the test flips
 	for _, x := range a.Outcomes {
 		y, ok := others[x.Problem]
 		if !ok {
@@ -114,7 +114,7 @@ func compareSuite(a, b Score) (settingDifference, bool) {
 		}
 		as = append(as, float64(x.Right)/float64(a.Samples))
 		bs = append(bs, float64(y.Right)/float64(b.Samples))
-		// In units of 1/(samples of A x samples of B) the difference is an integer.
+		// In units of 1/(samples of A x samples of B) the difference is an integer, as the exact test needs.
 		diff := y.Right*a.Samples - x.Right*b.Samples
 		switch {
 		case diff > 0:
@@ -136,11 +136,13 @@ func compareSuite(a, b Score) (settingDifference, bool) {
 	d.A, d.B = stat.Mean(as), stat.Mean(bs)
 	d.P = stat.SignFlip(flips)
 	for i := range as {
-		d.weighted = append(d.weighted, (bs[i]-as[i])/n)
+		d.weighted = append(d.weighted, (bs[i]-as[i])/n) // for the average over suites
 	}
 	return d, true
 }
 
+// averageDifference returns the mean over suites, each with the same weight. Its p-value is over the
+// problems of all of them, and its problems are their sum.
 func averageDifference(suites []settingDifference) *settingDifference {
 	out := settingDifference{Suite: "average"}
 	n := float64(len(suites))
@@ -177,7 +179,7 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 	}
 	var head []byte
 	if err == nil {
-		head, err = io.ReadAll(io.LimitReader(f, 64))
+		head, err = io.ReadAll(io.LimitReader(f, 64)) // enough for the kind, with which a file of responses begins
 		f.Close()
 	}
 	if err != nil {

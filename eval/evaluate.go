@@ -101,7 +101,7 @@ type place struct {
 	samples        []int
 }
 
-// addTasks makes the tasks.
+// addTasks makes a task of each problem that lacks responses.
 func (w *wanted) addTasks(ctx context.Context) error {
 	for i, suite := range w.suites {
 		plan := w.responses.Suites[i]
@@ -130,9 +130,8 @@ func (w *wanted) keepMine() {
 	}
 }
 
-// addTask adds the task for the missing responses to a problem. A vocabulary that cannot
-// express the problem is an error: the model is not at fault, but there is no score
-// either.
+// addTask adds the task for the missing responses to a problem, whose key decides its draws (see keys). A vocabulary
+// that cannot express the problem is an error: the model is not at fault, but there is no score either.
 func (w *wanted) addTask(ctx context.Context, p data.Problem, key uint64, at place) error {
 	if err := w.Prompter.Tokenizer.Check(p.Text); err != nil {
 		return err
@@ -161,8 +160,8 @@ func (w *wanted) addTask(ctx context.Context, p data.Problem, key uint64, at pla
 	if len(at.samples) < s.Samples && !s.Greedy {
 		for _, k := range at.samples {
 			u := make([]float32, min(s.MaxNewTokens, w.maxTokens-len(prompt)))
-			for t := range u {
-				u[t] = sampler.Uniform(s.Seed, key, k, t)
+			for token := range u {
+				u[token] = sampler.Uniform(s.Seed, key, k, token)
 			}
 			r.Uniforms = append(r.Uniforms, u)
 		}
@@ -173,7 +172,7 @@ func (w *wanted) addTask(ctx context.Context, p data.Problem, key uint64, at pla
 	return nil
 }
 
-// add adds a graded response.
+// add adds a graded response, or counts one that the reward has skipped or not judged.
 func (w *wanted) add(g reward.Graded) error {
 	at := w.places[g.Request]
 	if !g.Score.Judged() {

@@ -22,33 +22,22 @@ import (
 
 // Settings decide the responses, together with the problems.
 type Settings struct {
-	// Model is the folder, as it was given.
-	Model string `json:"model"`
-	// Weights identifies the model's weights.
-	Weights string `json:"weights"`
-	// DType is the type of the computation if it is not float32.
-	DType string `json:"dtype,omitempty"`
-	// Template is the name of the prompt template, or a text with {problem} in it.
-	Template string `json:"template"`
-	// System is the system message of the template "chat".
-	System string `json:"system,omitempty"`
-	// Args are the arguments of the template "chat", each name=value.
-	Args []string `json:"template_args,omitempty"`
-	// Stops are strings that end a response.
-	Stops []string `json:"stop,omitempty"`
+	Model    string   `json:"model"`                   // the folder, as it was given
+	Weights  string   `json:"weights"`                 // identifies the model's weights
+	DType    string   `json:"dtype,omitempty"`         // the type of the computation if it is not float32
+	Template string   `json:"template"`                // the name of the prompt template, or a text with {problem} in it
+	System   string   `json:"system,omitempty"`        // the system message of the template "chat"
+	Args     []string `json:"template_args,omitempty"` // the arguments of the template "chat", each name=value
+	Stops    []string `json:"stop,omitempty"`          // strings that end a response
 	// Extract is the rule by which answers are found in responses; see reward.Extractor.
 	// Old reports have none, which means auto.
-	Extract string `json:"extract,omitempty"`
-	// Reward is the reward with its settings, unless it is math with its defaults.
-	Reward string `json:"reward,omitempty"`
-	// Environment is the environment with its settings if responses are episodes.
-	Environment string `json:"environment,omitempty"`
-	// Samples is the number of responses to each problem.
-	Samples int `json:"samples"`
+	Extract     string `json:"extract,omitempty"`
+	Reward      string `json:"reward,omitempty"`      // the reward with its settings, unless it is math with its defaults
+	Environment string `json:"environment,omitempty"` // the environment with its settings if responses are episodes
+	Samples     int    `json:"samples"`               // the number of responses to each problem
 	// GradeTruncated lets truncated responses be graded and vote as others do. Otherwise
 	// they count as wrong.
 	GradeTruncated bool `json:"grade_truncated,omitempty"`
-	// Sampling is how responses are drawn.
 	sampler.Sampling
 	Seed uint64 `json:"seed"`
 }
@@ -142,6 +131,7 @@ type span struct {
 // maxSamples bounds how many samples of a problem a file can make the program allocate.
 const maxSamples = 1 << 16
 
+// newResponses returns the responses to a plan, all of them still missing.
 func newResponses(p Plan) (*Responses, error) {
 	if n := p.Settings.Samples; n < 1 || n > maxSamples {
 		return nil, fmt.Errorf("eval: %d samples a problem: must be from 1 to %d", n, maxSamples)
@@ -167,10 +157,9 @@ func newResponses(p Plan) (*Responses, error) {
 	return r, nil
 }
 
-// Open creates the file of responses at path, which must not exist. With resume it
-// continues an existing file, whose plan may differ from p only in the model's folder. A
-// last line that was being written when the evaluation stopped is dropped. No other
-// process may have the file open. Without a path the responses are in memory only.
+// Open creates the file of responses at path, which must not exist. If resumed is true it continues an existing file,
+// whose plan may differ from p only in the model's folder. A last line that was being written when the evaluation
+// stopped is dropped. No other process may have the file open. Without a path the responses are in memory only.
 func (p Plan) Open(path string, resumed bool) (*Responses, error) {
 	if path == "" {
 		return p.Create(path)
@@ -227,7 +216,8 @@ func (p Plan) Create(path string) (*Responses, error) {
 	return r, nil
 }
 
-// resume opens the file of an evaluation that stopped, and cuts off a last line that is not whole.
+// resume opens the file of an evaluation that stopped, and cuts off a last line that is not whole. It
+// creates the file if it is missing or empty.
 func (p Plan) resume(path string) (*Responses, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
@@ -332,7 +322,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 
 // differs names the first field in which two plans differ.
 func (p Plan) differs(q Plan) error {
-	values := func(s Settings) (m map[string]json.RawMessage) {
+	values := func(s Settings) (m map[string]json.RawMessage) { // by key; Model may differ, and old files lack defaults
 		s.Model, s.Extract, s.Reward = "", cmp.Or(s.Extract, "auto"), cmp.Or(s.Reward, "math")
 		text, _ := json.Marshal(s) // texts and finite numbers can be encoded
 		strict.JSON(text, &m)
@@ -477,7 +467,7 @@ func (r *Responses) sort(f *os.File) error {
 	if slices.IsSortedFunc(spans, byPlace) {
 		return nil
 	}
-	head := slices.MinFunc(spans, byPlace).from
+	head := slices.MinFunc(spans, byPlace).from // how long the first line is, the plan
 	return files.WriteFile(r.path, func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(f, 0, head))
 		for _, s := range spans {

@@ -110,7 +110,7 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 		}
 		p := float64(o.Right) / float64(n)
 		if n > 1 {
-			out.Spread += p * (1 - p) / float64(n-1)
+			out.Spread += p * (1 - p) / float64(n-1) // the variance of p, estimated from its n samples
 		}
 		out.Tokens += o.Tokens
 		out.Outcomes = append(out.Outcomes, o)
@@ -127,7 +127,8 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 		}
 		// Each k samples give one vote, so there are n/k of them.
 		out.PassK = append(out.PassK, atK{k, stat.Share(pass[j], max(1, n/k))})
-		out.MajorityK = append(out.MajorityK, atK{k, stat.Share(vote[j], 1)})
+		const voted = 1 // a problem has one vote, that of its first k samples
+		out.MajorityK = append(out.MajorityK, atK{k, stat.Share(vote[j], voted)})
 	}
 	return out
 }
@@ -180,25 +181,25 @@ func majority(votes []voting, same func(a, b string) bool) bool {
 		size  int
 	}
 	var groups []group
-	of := map[string]int{} // from an answer to its group
+	groupOf := map[string]int{} // from an answer to its group
 	for _, v := range votes {
 		if v.Answer == "" {
 			continue
 		}
-		g, known := of[v.Answer]
+		g, known := groupOf[v.Answer]
 		if !known {
 			g = slices.IndexFunc(groups, func(g group) bool { return same != nil && same(g.first.Answer, v.Answer) })
 			if g < 0 {
 				g, groups = len(groups), append(groups, group{first: v})
 			}
-			of[v.Answer] = g
+			groupOf[v.Answer] = g
 		}
 		groups[g].size++
 	}
 	if len(groups) == 0 {
 		return false
 	}
-	return slices.MaxFunc(groups, func(a, b group) int { return cmp.Compare(a.size, b.size) }).first.Right
+	return slices.MaxFunc(groups, func(a, b group) int { return cmp.Compare(a.size, b.size) }).first.Right // the first of the largest
 }
 
 // passAtK estimates the probability that at least one of k samples is right

@@ -38,21 +38,21 @@ const TrainingSeed = 1 << 40
 // score without it would be that of another suite. Files of the same name get the names
 // of their folders as prefixes.
 func Open(specs []string, dir string, options func(spec string) data.Options) (suites []Suite, err error) {
-	at := map[string][]int{} // suites by name
+	byName := map[string][]int{} // indexes of suites
 	for i, spec := range specs {
 		s, err := open(spec, dir, options(spec))
 		if err != nil {
 			return nil, err
 		}
-		at[s.Name] = append(at[s.Name], i)
+		byName[s.Name] = append(byName[s.Name], i)
 		suites = append(suites, s)
 	}
-	for _, name := range slices.Sorted(maps.Keys(at)) {
-		same := at[name]
-		names := map[string]bool{"": true}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		same := byName[name]
+		names := map[string]bool{name: true} // the different names that these suites have so far
 		for parts := 2; len(same) > 1 && len(names) < len(same); parts++ {
 			clear(names)
-			for _, i := range same {
+			for _, i := range same { // its name becomes the last parts of its path
 				path := filepath.ToSlash(filepath.Clean(specs[i]))
 				all := strings.Split(strings.TrimSuffix(path, filepath.Ext(path)), "/")
 				suites[i].Name = strings.Join(all[max(0, len(all)-parts):], "/")
