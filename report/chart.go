@@ -22,7 +22,7 @@ func brailleChart(values []float64, width, rows int) []string {
 	for i := range cells {
 		cells[i] = []rune(strings.Repeat("\u2800", columns))
 	}
-	previous := -1
+	previous := -1 // the height in the column of dots before; -1 for a gap
 	for x := range 2 * columns {
 		y, ok := heightAt(values, x, 2*columns, low, high, 4*rows)
 		if !ok {
@@ -33,8 +33,8 @@ func brailleChart(values []float64, width, rows int) []string {
 		if previous >= 0 {
 			from = previous
 		}
-		for v := min(from, y); v <= max(from, y); v++ {
-			row := 4*rows - 1 - v
+		for v := min(from, y); v <= max(from, y); v++ { // a vertical stroke joins the two
+			row := 4*rows - 1 - v // from the top
 			cells[row/4][x/2] |= brailleDots[row%4][x%2]
 		}
 		previous = y

@@ -20,7 +20,8 @@ type difference struct {
 // settingsDiffer compares the settings of runs. A configuration whose runs differ in a
 // key, such as the seed, shows all its values.
 func settingsDiffer(runs []*Run) difference {
-	keys := map[string]map[string]bool{}
+	const absent = "-"
+	keys := map[string]map[string]bool{} // the values that each key has
 	for _, r := range runs {
 		for key := range r.Config {
 			keys[key] = map[string]bool{}
@@ -41,7 +42,7 @@ func settingsDiffer(runs []*Run) difference {
 			for _, r := range g.runs {
 				value, ok := r.Config[key]
 				if !ok {
-					value = "-"
+					value = absent
 				}
 				keys[key][value] = true
 				if !slices.Contains(values, value) {
@@ -50,9 +51,9 @@ func settingsDiffer(runs []*Run) difference {
 			}
 			row = append(row, strings.Join(values, ", "))
 		}
-		switch row = row[:1+len(d.Columns)]; {
+		switch row = row[:1+len(d.Columns)]; { // the other configurations only tell whether a key differs
 		case len(keys[key]) < 2:
-		case keys[key]["-"]:
+		case keys[key][absent]:
 			partly = append(partly, row)
 		default:
 			d.Rows = append(d.Rows, row)

@@ -145,13 +145,12 @@ func linesOf(runs []*Run, table func(*Run) *table, metric string) (lines []point
 	return lines
 }
 
-// figure draws the traces of every group, at most limit points per line.
+// figure draws the traces of every group, at most limit points per line. runs is how many runs all groups have.
 func (p plot) figure(groups []*group, limit, runs int) figure {
 	f, drawn := figure{ID: p.id, Title: p.title, Note: p.note, X: "step", Kind: "line"}, make([]bool, len(p.traces))
 	for k, g := range groups {
 		for ti, t := range p.traces {
-			// With many runs only the first trace stays readable.
-			if ti > 0 && runs > 12 {
+			if ti > 0 && runs > 12 { // of so many only the first trace stays readable
 				break
 			}
 			lines, several := linesOf(g.runs, p.table, t.metric), len(g.runs) > 1

@@ -26,8 +26,8 @@ type essTally struct {
 	n      [2]int     // number of responses
 }
 
-// tallyESS adds the responses that have an advantage and log-ratios. It clips the log-ratios as the run's
-// objective does. A setting that the objective lacks has the default value of PMPO.
+// tallyESS adds to r.ess the responses of a round that have an advantage and log-ratios (Delta). It clips the
+// log-ratios as the run's objective does. A setting that the objective lacks has the default value of PMPO.
 func (r *Run) tallyESS(lines []rolloutLine) {
 	setting := func(key string, byDefault float64) float64 {
 		if x, err := strconv.ParseFloat(r.Config["objective."+key], 64); err == nil {
@@ -52,7 +52,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 		}
 		x := objectives.Trajectory{Advantage: l.Advantage, LogProb: make([]float64, n), OldLogProb: make([]float64, n)}
 		for j, d := range delta {
-			x.LogProb[j] = float64(d)
+			x.LogProb[j] = float64(d) // beside an OldLogProb of 0 it is the log-ratio
 		}
 		var c objectives.ClippedLogRatios
 		c.Read(clip, x, eps)
@@ -61,7 +61,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 			sign = 1
 		}
 		t.n[sign]++
-		f, least := float64(c.Saturated)/float64(n), 1/float64(n)
+		f, least := float64(c.Saturated)/float64(n), 1/float64(n) // as in the field target
 		t.target[sign] += least + f*(1-least)
 		for k := range t.ess[sign] {
 			t.ess[sign][k] += means.ESS(c.Z, t.maxP*float64(k)/exponentSteps)

@@ -20,7 +20,8 @@ func exponentAndESS(groups []*group) figure {
 	for _, g := range groups {
 		runs += len(g.runs)
 	}
-	limit := max(minLinePoints, 4000/max(1, runs))
+	const mostDots = 4000 // points of all runs for each sign, unless there are very many runs
+	limit := max(minLinePoints, mostDots/max(1, runs))
 	for k, g := range groups {
 		for _, part := range []struct{ suffix, label, symbol string }{{"/pos", "A > 0", "circle"}, {"/neg", "A < 0", "emptyCircle"}} {
 			var p points
@@ -70,9 +71,9 @@ func gradientShare(groups []*group) figure {
 			"negative advantage. A diagonal line means that all tokens have the same weight.",
 	}
 	for k, g := range groups {
-		for _, t := range []trace{{"/pos", "A > 0", ""}, {"/neg", "A < 0", "dashed"}} {
+		for _, t := range []trace{{"/pos", "A > 0", ""}, {"/neg", "A < 0", "dashed"}} { // the end of the metrics' names
 			p := points{{0, 0}}
-			for top := 10; top <= 90; top += 10 {
+			for top := 10; top <= 90; top += 10 { // in percent of the tokens
 				var all []float64
 				for _, r := range g.runs {
 					all = append(all, r.Steps.Column(fmt.Sprintf("grad_share/top%d%s", top, t.metric))...)
@@ -86,7 +87,8 @@ func gradientShare(groups []*group) figure {
 			}
 		}
 	}
-	if least, most := f.extent(func(xy [2]float64) float64 { return xy[1] - xy[0]/100 }); most-least <= 0.01 {
+	aboveDiagonal := func(xy [2]float64) float64 { return xy[1] - xy[0]/100 }
+	if least, most := f.extent(aboveDiagonal); most-least <= 0.01 {
 		return f.saying("Evenly on the tokens of a response: all of them had the same weight.")
 	}
 	return f.drawLines(zeroToOne)

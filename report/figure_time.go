@@ -43,16 +43,19 @@ const maxBars = 40
 
 // phaseSeconds draws a bar for each configuration: the seconds of a round, stacked by phase.
 func phaseSeconds(groups []*group) figure {
-	of := map[bool]string{true: "round", false: "step"}[slices.ContainsFunc(groups, func(g *group) bool { return !g.runs[0].supervised() })]
+	unit := "step"
+	if slices.ContainsFunc(groups, func(g *group) bool { return !g.runs[0].supervised() }) {
+		unit = "round"
+	}
 	f := figure{
-		ID: "phases", Title: "Seconds by phase", X: "seconds a " + of, Kind: "bar", Wide: true,
-		Note: "Mean seconds of a " + of + ", by phase.",
+		ID: "phases", Title: "Seconds by phase", X: "seconds a " + unit, Kind: "bar", Wide: true,
+		Note: "Mean seconds of a " + unit + ", by phase.",
 	}
 	shown := groups[:min(len(groups), maxBars)]
 	if len(shown) < len(groups) {
 		f.Note += " The first 40 configurations."
 	}
-	var names []string
+	var names []string // of the phases
 	for _, g := range shown {
 		phases, _, _ := g.runs[0].Seconds()
 		for _, p := range phases {
@@ -68,13 +71,13 @@ func phaseSeconds(groups []*group) figure {
 	for k, phase := range names {
 		var data []number
 		for _, g := range slices.Backward(shown) {
-			sum, rounds := 0.0, 0
+			sum, units := 0.0, 0
 			for _, r := range g.runs {
 				_, seconds, _ := r.Seconds()
 				sum += seconds[phase]
-				rounds += secondsTable(r).Len()
+				units += secondsTable(r).Len()
 			}
-			data = append(data, number(sum/float64(max(1, rounds))))
+			data = append(data, number(sum/float64(max(1, units))))
 		}
 		f.Labels = append(f.Labels, phase)
 		f.series = append(f.series, charts.SingleSeries{Name: phase, Type: "bar", Stack: "seconds", Data: data, Color: color(k), BarMaxWidth: "22"})

@@ -68,7 +68,7 @@ func (r *Run) learningFinding() (finding, bool) {
 		}
 		if math.IsNaN(gain) && len(rewards) > 1 {
 			gain = last - first
-			lost = r.errorsOf(-gain) > surely
+			lost = r.errorsOf(-gain) > sureErrors
 		}
 	}
 	switch {
@@ -97,11 +97,12 @@ func lossParts(r *Run) (parts []string, gain float64, lost bool) {
 	first, last := firstAndLastTenth(losses)
 	if len(losses) > 1 {
 		parts, gain = append(parts, fmt.Sprintf("loss %.3f in the first steps, %.3f in the last", first, last)), (first-last)/first
-		squares := 0.0
+		squares := 0.0 // of the differences between neighbours, whose mean is twice the variance of a loss
 		for i, x := range losses[1:] {
 			squares += (x - losses[i]) * (x - losses[i])
 		}
-		lost = gain < -learned && last-first > surely*math.Sqrt(squares/float64(len(losses)-1)/float64(max(1, len(losses)/10)))
+		standardError := math.Sqrt(squares / float64(len(losses)-1) / float64(max(1, len(losses)/10))) // of last-first
+		lost = gain < -learned && last-first > sureErrors*standardError
 	}
 	switch first, last := r.Evals.First(heldOutLoss), r.Evals.Last(heldOutLoss); {
 	case math.IsNaN(first):
@@ -117,8 +118,8 @@ func lossParts(r *Run) (parts []string, gain float64, lost bool) {
 // learned is the gain above which a run has learned; a loss whose rise is a smaller share has not risen.
 const learned = 0.02
 
-// surely is the number of standard errors of a change that is not chance.
-const surely = 3
+// sureErrors is the number of standard errors of a change that is not chance.
+const sureErrors = 3
 
 // errorsOf returns a difference of two rounds' mean rewards in standard errors, which the
 // deviation of the rewards bounds: responses to one problem may be alike.
@@ -163,12 +164,12 @@ func (r *Run) stabilityFinding() (finding, bool) {
 	if n := len(r.Steps.Column("grad_norm")) - len(norms); n > 0 {
 		bad("%d steps without a finite gradient norm", n)
 	}
-	if x := stat.Quantile(r.Rounds.Column("logp_gap_max"), 1); x > gapLimit {
-		bad("sampler and learner differ by up to %.1g in log-prob", x)
+	if largest := stat.Quantile(r.Rounds.Column("logp_gap_max"), 1); largest > gapLimit {
+		bad("sampler and learner differ by up to %.1g in log-prob", largest)
 	}
 	if x := stat.Finite(r.Rounds.Column("reward")); len(x) > 4 {
 		_, last := firstAndLastTenth(x)
-		if best := slices.Max(x); r.errorsOf(best-last) > surely {
+		if best := slices.Max(x); r.errorsOf(best-last) > sureErrors {
 			bad("the reward fell from %.3f to %.3f, by %.0f standard errors", best, last, r.errorsOf(best-last))
 		}
 	}

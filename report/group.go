@@ -98,7 +98,7 @@ func groupRuns(runs []*Run) []*group {
 		g := byConfiguration[configuration]
 		if g == nil {
 			if slices.ContainsFunc(groups, func(g *group) bool { return g.name == name }) {
-				name = r.Name
+				name = r.Name // the first settings of two configurations are the same
 			}
 			g = &group{name: name}
 			byConfiguration[configuration] = g

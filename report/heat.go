@@ -41,7 +41,7 @@ type occurrence struct{ round, right, judged int }
 
 // A course holds the occurrences of one problem over the rounds.
 type course struct {
-	head  rundir.RolloutLine
+	head  rundir.RolloutLine // its first line, which has the prompt
 	times []occurrence
 }
 
@@ -54,14 +54,14 @@ func (c *course) passRate() float64 {
 	return float64(right) / float64(judged)
 }
 
-// heat reads the run's rollouts files, at most about budget bytes of them, and returns
-// the map. It returns false if no problem came twice.
+// heat reads the run's rollouts files, at most about budget bytes of them, and returns the map. The
+// rows are problems of all difficulties. It returns false if no problem came twice.
 func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	paths := r.rolloutFiles()
 	if len(paths) < 2 {
 		return heatMap{}, false, nil
 	}
-	read, courses := sample(paths, budget), map[string]*course{}
+	read, courses := sampleFiles(paths, budget), map[string]*course{}
 	for _, path := range read {
 		if err := readCourses(path, courses); err != nil {
 			return heatMap{}, false, fmt.Errorf("report: %w", err)
@@ -83,7 +83,7 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	// covers about a pass over the data, and few cells are empty.
 	columns := min(heatColumns, most, last-first+1)
 	column := func(round int) int { return (round - first) * columns / (last - first + 1) }
-	for n := first; n <= last; n++ {
+	for n := first; n <= last; n++ { // name each column by its first round and, if it has several, its last
 		if c := column(n); c == len(m.Columns) {
 			m.Columns = append(m.Columns, fmt.Sprint(n))
 		} else if n == last || column(n+1) > c {
@@ -92,7 +92,7 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	}
 	rows := min(heatProblems, len(again))
 	for i := range rows {
-		c := again[i*len(again)/rows]
+		c := again[i*len(again)/rows] // evenly from the hardest to the easiest
 		row := heatRow{ID: c.head.Problem, Prompt: string([]rune(c.head.Prompt)[:min(80, len([]rune(c.head.Prompt)))]), Cells: make([][2]int, columns)}
 		for _, o := range c.times {
 			cell := &row.Cells[column(o.round)]
@@ -103,8 +103,8 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	return m, rows > 0, nil
 }
 
-// sample returns as many of the files, evenly from the first to the last, as have about budget bytes.
-func sample(paths []string, budget int64) []string {
+// sampleFiles returns as many of the files, evenly from the first to the last, as have about budget bytes.
+func sampleFiles(paths []string, budget int64) []string {
 	total := int64(0)
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil {
@@ -116,16 +116,16 @@ func sample(paths []string, budget int64) []string {
 	}
 	list := make([]string, max(1, int(int64(len(paths))*budget/total)))
 	for i := range list {
-		list[i] = paths[(2*i+1)*len(paths)/(2*len(list))]
+		list[i] = paths[(2*i+1)*len(paths)/(2*len(list))] // that in the middle of each stretch
 	}
 	return list
 }
 
-// readCourses adds the occurrences of a rollouts file.
+// readCourses adds the occurrences of problems in a rollouts file to courses, which has them by ID.
 func readCourses(path string, courses map[string]*course) error {
 	round, stated := roundOf(path), false
 	return files.EachLine(path, maxLine, func(line []byte) error {
-		stated = stated || bytes.Contains(line, []byte(`"prompt_ids":`))
+		stated = stated || bytes.Contains(line, []byte(`"prompt_ids":`)) // runs that write this key state verdicts
 		var head rundir.RolloutLine
 		if err := head.ReadHead(line); err != nil {
 			return err

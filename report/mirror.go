@@ -77,7 +77,8 @@ func (m *mirror) newFile() error {
 	return appendFile(m.path, appendRecord(nil, versionEvent(m.wallTime)))
 }
 
-// appendLine appends the event for one line of metrics.jsonl. It appends nothing if the line has no numbers.
+// appendLine appends the event for one line of metrics.jsonl, and for a round a few of its responses. It
+// appends nothing if the line has no numbers. It sets wallTime to the time of the line.
 func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 	var record map[string]any
 	if err := strict.JSON(line, &record); err != nil {
@@ -93,7 +94,7 @@ func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 		if !ok || name == "step" || name == "round" {
 			continue
 		}
-		if strings.HasPrefix(name, "seconds/") {
+		if strings.HasPrefix(name, "seconds/") { // they move the time of a run whose records state none
 			seconds += value
 		}
 		if kind == "step" {
@@ -160,7 +161,7 @@ func tagOf(kind, name string) string {
 	}
 	for _, g := range groups {
 		if g.kind == kind && slices.ContainsFunc(strings.Fields(g.prefixes), func(p string) bool { return strings.HasPrefix(name, p) }) {
-			group, name = g.group, strings.TrimPrefix(name, "seconds/")
+			group, name = g.group, strings.TrimPrefix(name, "seconds/") // the group "time" says it already
 			break
 		}
 	}

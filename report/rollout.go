@@ -133,8 +133,8 @@ func (r *Run) ChooseRollouts(budget int) error {
 		}
 		r.tallyESS(lines)
 		chosen, problems := selectResponses(lines, roundOf(files[at]), share, tokens)
-		for i := range chosen {
-			chosen[i].Problem += len(r.Problems)
+		for k := range chosen {
+			chosen[k].Problem += len(r.Problems) // so far it is an index in problems
 		}
 		r.Rollouts, r.Problems = append(r.Rollouts, chosen...), append(r.Problems, problems...)
 	}
@@ -217,23 +217,23 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	}
 	bad, good = interleaveProblems(lines, bad), interleaveProblems(lines, good)
 	first := bad[:min(minWrong, len(bad))]
-	place := map[int]int{} // from a group to its place among the first responses
+	rank := map[int]int{} // from a group to its place among the first responses
 	for k, i := range first {
-		place[lines[i].group] = k
+		rank[lines[i].group] = k
 	}
-	var same, others []int
+	var same, others []int // responses to problems of the first ones, and to further problems
 	for _, i := range byTurns(good, bad[len(first):]) {
-		if _, ok := place[lines[i].group]; ok {
+		if _, ok := rank[lines[i].group]; ok {
 			same = append(same, i)
 		} else {
 			others = append(others, i)
 		}
 	}
-	slices.SortStableFunc(same, func(a, b int) int { return place[lines[a].group] - place[lines[b].group] })
+	slices.SortStableFunc(same, func(a, b int) int { return rank[lines[a].group] - rank[lines[b].group] })
 	order := append(slices.Clone(first), byTurns(same, others)...)
 	var chosen []rolloutView
 	var problems []problem
-	at := map[int]int{} // the place of a group's problem among problems
+	indexOf := map[int]int{} // from a group to the index of its problem in problems
 	all := problemsOf(lines, round)
 	size := func(x any) int {
 		text, _ := json.Marshal(x) // cannot fail: type number writes NaN and infinities as null
@@ -241,7 +241,7 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	}
 	for _, i := range order {
 		x, group := lines[i].toView(round, tokens), lines[i].group
-		_, known := at[group]
+		_, known := indexOf[group]
 		budget -= size(x)
 		if !known {
 			budget -= size(all[group])
@@ -250,10 +250,10 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 			break
 		}
 		if !known {
-			at[group] = len(problems)
+			indexOf[group] = len(problems)
 			problems = append(problems, all[group])
 		}
-		x.Problem = at[group]
+		x.Problem = indexOf[group]
 		chosen = append(chosen, x)
 	}
 	return chosen, problems
@@ -288,7 +288,7 @@ func problemsOf(lines []rolloutLine, round int) map[int]problem {
 				p.Text = cut(l.PromptText, promptBytes)
 			}
 		}
-		if l.Part {
+		if l.Part { // its episode counts once, by its last segment
 			all[l.group] = p
 			continue
 		}
@@ -317,12 +317,12 @@ func cut(s string, most int) string {
 // interleaveProblems sorts the lines with the given indices: first the first response
 // to every problem, then the second response to every problem, and so on.
 func interleaveProblems(lines []rolloutLine, indices []int) []int {
-	turn, seen := map[int]int{}, map[int]int{}
+	inGroup, seen := map[int]int{}, map[int]int{} // the number of a line in its group; how many lines a group has so far
 	for _, i := range indices {
-		turn[i] = seen[lines[i].group]
+		inGroup[i] = seen[lines[i].group]
 		seen[lines[i].group]++
 	}
-	return slices.SortedStableFunc(slices.Values(indices), func(a, b int) int { return turn[a] - turn[b] })
+	return slices.SortedStableFunc(slices.Values(indices), func(a, b int) int { return inGroup[a] - inGroup[b] })
 }
 
 // toView converts a line for the page. It splits the response into tokens if there
@@ -333,9 +333,9 @@ func (l *rolloutLine) toView(round int, tokens *tokenize.Tokenizer) rolloutView 
 		Reward: reward(&l.RolloutLine), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(), Part: l.Part,
 		Tokens: []string{l.Response},
 	}
-	whole := tokens == nil || len(l.IDs) != len(l.LogP)
-	x.addTurns(l.Turns, whole)
-	if whole {
+	unsplit := tokens == nil || len(l.IDs) != len(l.LogP)
+	x.addTurns(l.Turns, unsplit)
+	if unsplit {
 		return x
 	}
 	x.Tokens, x.LogP = tokenTexts(tokens, l.IDs), numbers(l.LogP)
@@ -348,14 +348,14 @@ func (l *rolloutLine) toView(round int, tokens *tokenize.Tokenizer) rolloutView 
 	return x
 }
 
-// addTurns adds the turns of an episode. If the response is not split into tokens, each
-// turn counts as one token.
-func (x *rolloutView) addTurns(turns rundir.Turns, whole bool) {
+// addTurns adds the turns of an episode. If the response is unsplit, which means not split into
+// tokens, each turn counts as one token.
+func (x *rolloutView) addTurns(turns rundir.Turns, unsplit bool) {
 	for i, t := range turns {
 		shown := turn{t.Author, t.From, t.To, (*number)(t.Reward)}
-		if whole {
+		if unsplit {
 			if i == 0 {
-				x.Tokens = nil
+				x.Tokens = nil // it had the whole response
 			}
 			x.Tokens, shown.From, shown.To = append(x.Tokens, t.Text), i, i+1
 		}
@@ -412,8 +412,8 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 // without a newline, which a running process may still be writing.
 func readRollouts(path string) ([]rolloutLine, error) {
 	var lines []rolloutLine
-	groups := map[[2]string]int{} // groups by the problem of their responses; a problem may come twice in a round
-	var heads []rolloutLine       // by group
+	groups := map[[2]string]int{} // the newest group of each problem and prompt, which may come twice in a round
+	var heads []rolloutLine       // the first line of each group
 	err := files.EachLine(path, maxLine, func(text []byte) error {
 		var l rolloutLine
 		if err := strict.JSON(text, &l); err != nil {
@@ -426,7 +426,7 @@ func readRollouts(path string) ([]rolloutLine, error) {
 		key := [2]string{l.Problem, l.Prompt}
 		group, ok := groups[key]
 		l.group = group
-		if !ok || l.Sample == 0 && !l.Part {
+		if !ok || l.Sample == 0 && !l.Part { // a group begins with sample 0
 			l.group, groups[key] = len(heads), len(heads)
 			heads = append(heads, l)
 		} else {

@@ -26,8 +26,8 @@ const (
 	readBytes   = 4 << 20 // bytes of a rollouts file that are read
 )
 
-// readSamples returns the first responses to the first problems of a round, at most so many. It
-// returns none if the folder run has no file of the round.
+// readSamples returns the first response to each of the first problems of a round, at most so many. Of
+// an episode it is the last segment. It returns none if the folder run has no file of the round.
 func readSamples(run string, round, most int) (list []rundir.RolloutLine, err error) {
 	path := filepath.Join(run, "rollouts", fmt.Sprintf("round-%05d.jsonl", round))
 	f, err := files.OpenIn(path)
@@ -48,7 +48,7 @@ func readSamples(run string, round, most int) (list []rundir.RolloutLine, err er
 		if err := strict.JSON(line, &s); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
 		}
-		if s.Sample == 0 && !s.Part {
+		if s.Sample == 0 && !s.Part { // a Part is an earlier segment of an episode
 			list = append(list, s)
 		}
 	}
@@ -71,7 +71,7 @@ func samplesOf(run string, metrics []byte) ([]byte, error) {
 		return nil, nil
 	}
 	table := samplesLine{Columns: []string{"problem", "prompt", "response", "reward", "answer", "expected"}}
-	if err := json.Unmarshal(metrics, &table); err != nil {
+	if err := json.Unmarshal(metrics, &table); err != nil { // its round and step
 		return nil, err
 	}
 	list, err := readSamples(run, table.Round, samples)

@@ -119,7 +119,7 @@ func (s *sink) Finish(summary any, failure error) {
 	if err != nil {
 		s.log.Warn("the program gets no summary", "error", err)
 	}
-	s.last <- last
+	s.last <- last // serve writes it after the lines of metrics.jsonl, and closes the input
 	s.waitTaken()
 	ended := make(chan error, 1)
 	go func() { ended <- s.program.Wait() }()
@@ -174,6 +174,7 @@ func (s *sink) serve(first []byte) {
 	s.log.Warn("the program for the metrics takes no more; the run continues, and metrics.jsonl has all of them", "error", err)
 }
 
+// write gives the program a line and counts it.
 func (s *sink) write(line []byte) error {
 	_, err := s.input.Write(line)
 	if err == nil {

@@ -77,7 +77,8 @@ func lastTenth(r *Run, name string) float64 {
 	return last
 }
 
-// tabulate makes the page's table.
+// tabulate makes the page's table: a row for each run, in the order of groups, with the settings in which
+// runs differ, the evaluations and the results that some run has.
 func tabulate(runs []*Run) summary {
 	keys := varyingKeys(runs)
 	if slices.ContainsFunc(runs, func(r *Run) bool { return r.Config["train.seed"] != runs[0].Config["train.seed"] }) {
@@ -90,13 +91,14 @@ func tabulate(runs []*Run) summary {
 			result{name: short + ", first", digits: 3, value: func(r *Run) float64 { return r.Evals.First(name) }},
 			result{name: short + ", last", digits: 3, value: func(r *Run) float64 { return r.Evals.Last(name) }})
 	}
-	s := summary{Columns: []column{{"run", "", -1}}}
+	const noDigits = -1 // of a column of text
+	s := summary{Columns: []column{{"run", "", noDigits}}}
 	for _, key := range keys {
 		_, short, _ := strings.Cut(key, ".")
 		if short == "name" {
 			short = "objective"
 		}
-		s.Columns = append(s.Columns, column{short, key, -1})
+		s.Columns = append(s.Columns, column{short, key, noDigits})
 	}
 	// Omit results that no run has.
 	all = slices.DeleteFunc(all, func(x result) bool {

@@ -46,8 +46,8 @@ func Follow(ctx context.Context, out *os.File, dir string) error {
 	last := ""
 	// The last view stays in the terminal.
 	defer func() { fmt.Fprint(out, leave, last) }()
-	var size int64 = -1
-	var width, height int
+	var size int64 = -1   // of metrics.jsonl when the view was drawn last; -1 before
+	var width, height int // of the terminal then
 	for {
 		var grown int64
 		if info, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err == nil {
@@ -273,10 +273,11 @@ func (v *view) phases(r *Run) {
 	v.items(shares)
 }
 
-// response draws the end of a prompt and the beginning of a response to it.
+// response draws the end of a prompt and the beginning of a response to it, turn by turn, below a line
+// of facts, in as many lines as the layout has for a sample.
 func (v *view) response(s rolloutView) {
 	v.line("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
-	lines := v.sample
+	lines := v.sample // that remain
 	if lines > 1 {
 		prompt := printable(strings.TrimSpace(s.Prompt))
 		if over := runewidth.StringWidth(prompt) - v.width; over > 0 {
@@ -287,7 +288,7 @@ func (v *view) response(s rolloutView) {
 	}
 	turns := s.Turns
 	if turns == nil {
-		turns = []turn{{Author: rundir.Policy, To: len(s.Tokens)}}
+		turns = []turn{{Author: rundir.Policy, To: len(s.Tokens)}} // one, the whole response
 	}
 	for i, t := range turns {
 		text := strings.Join(s.Tokens[t.From:t.To], "")

@@ -32,8 +32,8 @@ func (t *sweepTable) Figure(w io.Writer) error {
 	x := func(v float64) float64 {
 		return labelWidth + (v-low)/(high-low)*(figureWidth-labelWidth-margin)
 	}
-	height := margin + rowHeight*len(t.Rows) + 40
 	bottom := float64(margin + rowHeight*len(t.Rows))
+	height := int(bottom) + 40 // with the two lines of text of the axis
 
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="system-ui, sans-serif" font-size="12">`+"\n", figureWidth, height)
@@ -51,8 +51,8 @@ func (t *sweepTable) Figure(w io.Writer) error {
 			fmt.Fprintf(&b, `<circle class="seed" cx="%.1f" cy="%.1f" r="3.5"/>`, x(v), y)
 		}
 		if m, se := r.Mean[0], r.SE[0]; !math.IsNaN(m) {
-			if h := tQuantile(len(r.Values)-1) * se; !math.IsNaN(h) {
-				fmt.Fprintf(&b, `<line class="mean" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(max(low, m-h)), x(min(high, m+h)), y, y)
+			if half := tQuantile(len(r.Values)-1) * se; !math.IsNaN(half) { // half the interval
+				fmt.Fprintf(&b, `<line class="mean" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(max(low, m-half)), x(min(high, m+half)), y, y)
 			}
 			fmt.Fprintf(&b, `<circle class="dot" cx="%.1f" cy="%.1f" r="4"/>`, x(m), y)
 		}
@@ -71,7 +71,7 @@ func text(b *bytes.Buffer, x, y float64, anchor, s string) {
 	b.WriteString("</text>")
 }
 
-// ticks returns a round distance between about six grid lines, and the lines around a range.
+// ticks returns the grid lines around a range (first and last), and a round distance (step) between about six lines.
 func ticks(low, high float64) (first, last, step float64) {
 	step = 0.1
 	if span := high - low; span > 0 {

@@ -80,8 +80,8 @@ func ReadPlan(path string) (*Plan, error) {
 	}
 	p := &Plan{File: path, Metrics: []string{""}}
 	var errs []error
-	if m := reflect.ValueOf(&p.Metrics).Elem(); f.Sweep.Metric != nil && !settings.Decode(f.Sweep.Metric, m) &&
-		!settings.Decode([]any{f.Sweep.Metric}, m) || len(p.Metrics) == 0 {
+	if m := reflect.ValueOf(&p.Metrics).Elem(); f.Sweep.Metric != nil && !settings.Decode(f.Sweep.Metric, m) && // a list of names
+		!settings.Decode([]any{f.Sweep.Metric}, m) || len(p.Metrics) == 0 { // or one name
 		errs = append(errs, fmt.Errorf("sweep.metric = %v: must be the name of a metric, or a list of names", f.Sweep.Metric))
 	}
 	for _, key := range meta.Undecoded() {
@@ -90,7 +90,7 @@ func ReadPlan(path string) (*Plan, error) {
 		}
 		if remedy := retired[key.String()]; remedy != "" {
 			errs = append(errs, fmt.Errorf("%s is not read any more: %s", key, remedy))
-		} else if retired[key[0]] == "" {
+		} else if retired[key[0]] == "" { // else the error about its table is enough
 			errs = append(errs, fmt.Errorf("unknown key %q", key))
 		}
 	}
@@ -135,9 +135,10 @@ func Lacks(path string) bool {
 	return err == nil && f.Sweep == nil
 }
 
-// addVariants sets the variants of the plan and returns what is wrong with them.
+// addVariants sets the variants of the plan, with every combination of the grid's values, and returns
+// what is wrong with them.
 func (p *Plan) addVariants(f file) (errs []error) {
-	p.Variants = []variant{{Seeds: f.Sweep.Seeds}}
+	p.Variants = []variant{{Seeds: f.Sweep.Seeds}} // it gets its name from the grid
 	if len(f.Variant) > 0 {
 		p.Variants = nil
 	}

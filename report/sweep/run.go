@@ -158,7 +158,7 @@ func TrainAll(ctx context.Context, runs []*Run, jobs int, finished func()) {
 // train trains the run to its end, from the last checkpoint if there is one. It starts
 // a process for the run, so that a crash does not end the other runs.
 func (r *Run) train(ctx context.Context) error {
-	args := []string{"train", "--config", "-", "--json", "--quiet"}
+	args := []string{"train", "--config", "-", "--json", "--quiet"} // r.Config comes by the standard input
 	if len(files.Glob(r.Dir, "checkpoints/step-*")) > 0 {
 		args = append(args, "--resume", "--out", r.Dir)
 	} else if err := os.RemoveAll(r.Dir); err != nil { // an earlier run ended before its first checkpoint
@@ -177,7 +177,7 @@ func (r *Run) train(ctx context.Context) error {
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
-	follow(cmd)
+	follow(cmd)            // on Linux, a run is told to end if the sweep is killed
 	runtime.LockOSThread() // Linux counts the thread that starts a process as its parent
 	defer runtime.UnlockOSThread()
 	cmd.Stdin = bytes.NewReader(r.Config)

@@ -20,7 +20,7 @@ type outcome struct {
 	Seed    int64
 	// Values are the run's results by the name of the metric.
 	Values map[string]float64
-	Failed bool // why there are no values; nil if there are
+	Failed bool // the run has no values
 }
 
 // A sweepMetric is a column of the table.
@@ -60,7 +60,7 @@ type sweepTable struct {
 // both variants have. It returns an error if a comparison names an unknown variant.
 func newTable(metrics []sweepMetric, compared int, variants []string, outcomes []outcome, comparisons []question) (*sweepTable, error) {
 	t := &sweepTable{Metrics: metrics, compared: compared}
-	bySeed := map[string][]map[int64]float64{} // values of the metrics by variant and seed
+	bySeed := map[string][]map[int64]float64{} // by variant: for each metric its values by seed
 	for _, name := range variants {
 		row, values := newRow(name, metrics, outcomes)
 		t.Rows = append(t.Rows, row)
@@ -246,12 +246,13 @@ func (t *sweepTable) Print(w io.Writer) error {
 // Markdown returns the tables as Markdown.
 func (t *sweepTable) Markdown() string {
 	var b strings.Builder
+	inRow := strings.NewReplacer("|", "\\|", "\x00", " | ") // a zero byte stands between cells
 	for i, table := range t.tables() {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
 		for k, cells := range slices.Concat([][]string{table.Columns}, table.Rows) {
-			b.WriteString("| " + strings.ReplaceAll(strings.ReplaceAll(strings.Join(cells, "\x00"), "|", "\\|"), "\x00", " | ") + " |\n")
+			b.WriteString("| " + inRow.Replace(strings.Join(cells, "\x00")) + " |\n")
 			if k == 0 {
 				b.WriteString(strings.Repeat("|---", len(cells)) + "|\n")
 			}
