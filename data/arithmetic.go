@@ -105,7 +105,7 @@ func (p sum) Worked(r *rand.Rand, slip float64) string {
 		a, b = a/10, b/10
 		off := 0
 		if slip > 0 && r.Float64() < slip {
-			off = 1 - 2*r.IntN(2)
+			off = 1 - 2*r.IntN(2) // 1 or -1
 		}
 		fmt.Fprintf(&text, "%d%c%d%c%d=", x, p.op(), y, p.op(), carry)
 		if p.Minus {

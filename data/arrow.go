@@ -133,10 +133,10 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 		}
 	}()
 	m.column = ""
-	if text := m.schema; text != nil {
+	if metadata := m.schema; metadata != nil { // only a file has it set, by its footer
 		m.schema = nil
-		m.check(text)
-		return ipc.NewMessage(memory.NewBufferBytes(text), memory.NewBufferBytes(nil)), nil
+		m.check(metadata)
+		return ipc.NewMessage(memory.NewBufferBytes(metadata), memory.NewBufferBytes(nil)), nil
 	}
 	if m.file && len(m.places) > 0 {
 		m.at, m.places = m.places[0], m.places[1:]
@@ -151,14 +151,14 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 		return nil, io.EOF
 	}
 	damagedIf(length > maxMetadata, "metadata of %d bytes", length)
-	text := m.read(int64(length))
-	size := m.check(text)
+	metadata := m.read(int64(length))
+	size := m.check(metadata)
 	unreadableIf(size > maxHeld, "a record batch of %d MiB, at most %d are read: write the file with smaller ones", size>>20, maxHeld>>20)
 	body := m.read(size)
 	if m.batch != nil {
 		m.buffers(m.batch, body)
 	}
-	return ipc.NewMessage(memory.NewBufferBytes(text), memory.NewBufferBytes(body)), nil
+	return ipc.NewMessage(memory.NewBufferBytes(metadata), memory.NewBufferBytes(body)), nil
 }
 
 func (m *arrowMessages) read(n int64) []byte {
@@ -246,7 +246,7 @@ func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
 		if o == 0 {
 			continue
 		}
-		if part.size == 0 {
+		if part.size == 0 { // a table
 			m.subtable(t, part.field, part.of, depth)
 			continue
 		}

@@ -103,10 +103,10 @@ func integral[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](x T) any
 // plainCells returns functions for texts, numbers and times: that for the type of a reads its values, the
 // others are nil.
 func (c *columnRows) plainCells(a arrow.Array) []func(int) any {
-	unit, scale, local := time.Second, 0, zone{} // what the type says of its times and decimals
+	unit, scale, timeZone := time.Second, 0, zone{} // what the type says of its times and decimals
 	switch t := a.DataType().(type) {
 	case *arrow.TimestampType:
-		unit, local = t.Unit.Multiplier(), newZone(t.TimeZone)
+		unit, timeZone = t.Unit.Multiplier(), newZone(t.TimeZone)
 	case arrow.TemporalWithUnit:
 		unit = t.TimeUnit().Multiplier()
 	case arrow.DecimalType:
@@ -129,7 +129,7 @@ func (c *columnRows) plainCells(a arrow.Array) []func(int) any {
 		reads(a, func(x arrow.Date64) any { return moment(int64(x), time.Millisecond).Format(time.DateOnly) }),
 		reads(a, func(x arrow.Time32) any { return clockText(moment(int64(x), unit)) }),
 		reads(a, func(x arrow.Time64) any { return clockText(moment(int64(x), unit)) }),
-		reads(a, func(x arrow.Timestamp) any { return local.format(moment(int64(x), unit)) }),
+		reads(a, func(x arrow.Timestamp) any { return timeZone.format(moment(int64(x), unit)) }),
 		reads(a, func(x arrow.Duration) any { return (time.Duration(x) * unit).String() }),
 	}
 }

@@ -223,7 +223,7 @@ func (c *checker) check(p Problem) {
 			return
 		}
 		c.lengths[n]++
-	} else if err := p.asText(c.opts.Template); err != nil && c.opts.Template.Name != "" {
+	} else if err := p.asText(c.opts.Template); err != nil && c.opts.Template.Name != "" { // a template is given
 		c.find(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
 	}
 }
@@ -362,8 +362,8 @@ func (r checkReport) String() string {
 		most := slices.Max(append([]int{1}, l.Counts...))
 		for i, n := range l.Counts {
 			if n > 0 {
-				from, to := 1<<i>>1, 1<<i-1
-				fmt.Fprintf(&b, "%7d-%-7d %8d %s\n", from, to, n, strings.Repeat("#", (n*40+most-1)/most))
+				from, to := 1<<i>>1, 1<<i-1                                                                // see tokenLengths.Counts
+				fmt.Fprintf(&b, "%7d-%-7d %8d %s\n", from, to, n, strings.Repeat("#", (n*40+most-1)/most)) // 40 for the most
 			}
 		}
 	}

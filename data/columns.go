@@ -202,7 +202,7 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 	}
 	p := Problem{Fields: rec.Object, File: rec.File, Line: rec.Line}
 	var reason string
-	row := reading{Object: rec.Object, shown: c.opts.Keep, read: at[:]}
+	row := reading{Object: rec.Object, shown: c.opts.Keep, read: at[:]} // the columns of the parts are read
 	if p.Text, p.Chat, reason = row.prompt(values[promptPart], at[promptPart], c.opts.Prompt == ""); reason != "" {
 		return Problem{}, bad(reason, promptPart)
 	}
@@ -428,7 +428,7 @@ var bookkeeping = regexp.MustCompile(`(?i)^(?:.*_)?(?:id|idx|index|uuid|source|d
 // media matches columns with pictures, sounds and films.
 var media = regexp.MustCompile(`(?i)image|picture|video|audio|multi_?modal`)
 
-// noteColumns notes the columns of a row.
+// noteColumns notes those columns of a row that have a value, and that are neither read nor shown.
 func (u *unread) noteColumns(r reading) {
 	for _, m := range r.Object {
 		if u.known[m.Name] || !hasValue(m.Value) {

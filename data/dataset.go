@@ -1,24 +1,22 @@
-// Package data reads problems with their answers from the files people have
-// them in: JSON lines, a JSON array, CSV, Parquet, Arrow (stream and file), a
-// Hugging Face `datasets` folder. Text files may be gzip or zstd compressed.
+// Package data reads problems with their answers from the files people have them in: JSON lines, a JSON array,
+// CSV, Parquet, Arrow (stream and file), a Hugging Face `datasets` folder. Text files may be packed by gzip,
+// zstd, bzip2 or xz.
 //
-// Rows are streamed: whatever the size of a file, memory holds a line of a
-// text file, a page per column of a Parquet file, a record batch of an Arrow
-// file. Two levels are offered: rawRows gives the rows as they are in the file,
-// a reader the prompts and answers found in them.
+// Rows are streamed: whatever the size of a file, memory holds a line of a text file, a page per column of a
+// Parquet file, a record batch of an Arrow file. Two levels are offered: rawRows gives the rows as they are in
+// the file, a reader the prompts and answers found in them.
 //
-// Parquet is decoded by parquet-go and Arrow by arrow-go, which allocate as much as a
-// file states for its lists, runs and sizes. So this package reads the bytes itself,
-// checks what metadata, page headers and record batches ask for against the file and
-// fixed limits, and only then has the libraries decode them. (arrow-go reads Parquet too,
-// but it adds 20 MB to the program where parquet-go adds 3, starts goroutines whose
-// panics end the program, and compares no checksums.)
+// Parquet is decoded by parquet-go and Arrow by arrow-go, which allocate as much as a file states for its lists,
+// runs and sizes. So this package reads the bytes itself, checks what metadata, page headers and record batches
+// ask for against the file and fixed limits, and only then has the libraries decode them. (arrow-go reads
+// Parquet too, but it adds 20 MB to the program where parquet-go adds 3, starts goroutines whose panics end the
+// program, and compares no checksums.)
 //
-// The reader of rows that parquet-go has was tried in place of the columns and pages read
-// here. It refuses the codec LZ4, the level encoding BIT_PACKED and row groups with codecs
-// of their own, all of which TestParquetPages reads. It unpacks a page to whatever length
-// the compressed bytes have, so that a file of 1.6 kB took 2 GiB. And columns with a
-// dictionary take 1.7 times as long, since each of their values becomes a text of its own.
+// The reader of rows that parquet-go has was tried in place of the columns and pages read here. It refuses the
+// codec LZ4, the level encoding BIT_PACKED and row groups with codecs of their own, all of which
+// TestParquetPages reads. It unpacks a page to whatever length the compressed bytes have, so that a file of 1.6
+// kB took 2 GiB. And columns with a dictionary take 1.7 times as long, since each of their values becomes a text
+// of its own.
 package data
 
 import (

@@ -40,7 +40,7 @@ func findFiles(path, splitName string) ([]file, error) {
 		return listFolder(path, splitName)
 	case err == nil:
 		paths, err := amongSplits(filepath.Dir(path), splitName, []string{path})
-		return nameFiles(paths, filepath.Dir(path), ""), err
+		return nameFiles(paths, filepath.Dir(path), ""), err // the user named the file, so it may be a link to anywhere
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("data: %w", err)
 	}
@@ -130,8 +130,8 @@ func describes(dir, name string, v any) (bool, error) {
 	return true, nil
 }
 
-// dataFolder lists the data files of a folder without splits of its own. Links may
-// not leave the folder root.
+// dataFolder lists the data files of a folder: those that its state.json names, else those that its card
+// names, else all in it or in its subfolder "data". Links may not leave the folder root.
 func dataFolder(dir, splitName, root string) ([]file, error) {
 	var state struct {
 		Files []struct{ Filename string } `json:"_data_files"`

@@ -76,12 +76,12 @@ func listInside(head []byte) (at int) {
 
 // jsonValues reads JSON values one after the other.
 type jsonValues struct {
-	r       *bufio.Reader
-	line    int    // the number of the current line, from 1
-	text    []byte // the value
-	row     int    // the number of elements so far
-	wrapped bool   // the array is a member of an enclosing object
-	lines   bool   // the first object stood on a line of its own
+	r          *bufio.Reader
+	line       int    // the number of the current line, from 1
+	text       []byte // the value
+	row        int    // the number of elements so far
+	wrapped    bool   // the array is a member of an enclosing object
+	onePerLine bool   // the first object stood on a line of its own
 }
 
 // skipBlanks skips blanks and returns the byte behind them.
@@ -133,7 +133,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 			err = badLine{err}
 		}
 	}
-	s.lines = s.lines || s.line == line
+	s.onePerLine = s.onePerLine || s.line == line
 	if bad := (badLine{}); errors.As(err, &bad) && err != errUnfinished { // after that one, the next object begins here
 		if err := s.skipLine(); err != nil {
 			return nil, line, err
@@ -255,7 +255,7 @@ var errUnfinished error = badLine{errors.New("not JSON: the object does not end 
 // without brackets at the first byte that cannot belong to it; nothing else is checked.
 // If the file ends inside the value, the error is io.ErrUnexpectedEOF.
 func (s *jsonValues) readValue() error {
-	v := valueEnd{lines: s.lines}
+	v := valueEnd{onePerLine: s.onePerLine}
 	for s.text = s.text[:0]; ; {
 		if _, err := s.r.Peek(1); err != nil {
 			if err == io.EOF && v.ended() {
@@ -282,7 +282,7 @@ func (s *jsonValues) readValue() error {
 // A valueEnd finds the end of a value in text that arrives in pieces.
 type valueEnd struct {
 	open                   []byte // the open brackets
-	lines                  bool   // each object stands on one line, as far as is known
+	onePerLine             bool   // each object stands on one line, as far as is known
 	quoted, escaped, fresh bool   // inside a text; behind a backslash; at the beginning of a line
 	last                   byte   // the last byte that is not blank
 	values                 int    // about how many values there are
@@ -326,7 +326,7 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 			v.quoted = true
 		case '{', '[':
 			inList := len(v.open) > 0 && v.open[len(v.open)-1] == '[' && (v.last == '[' || v.last == ',')
-			unexpected := v.lines || v.last != ':' && !inList       // no object may begin here on a line of its own
+			unexpected := v.onePerLine || v.last != ':' && !inList  // no object may begin here on a line of its own
 			if c == '{' && fresh && len(v.open) > 0 && unexpected { // so it is the next one, and this one was cut
 				return i, false, errUnfinished
 			}

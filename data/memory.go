@@ -69,7 +69,7 @@ func (m *fieldMemory) makeRoom(problems []Problem) {
 	for i := range problems {
 		problems[i].remove(m.out)
 	}
-	m.visits += len(columns) + len(problems)
+	m.visits += len(columns) + len(problems) // a test bounds them
 }
 
 // remove takes columns out of the fields.

@@ -160,17 +160,17 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 	case c.Text != "":
 		found.Text, err = findColumn(first, "text", c.Text, nil)
 	default:
-		messages, none := findColumn(first, "messages", "", messagesNames)
-		if auto && none == nil && isAnswered(first, messages) {
+		messages, noMessages := findColumn(first, "messages", "", messagesNames)
+		if auto && noMessages == nil && isAnswered(first, messages) {
 			return DemonstrationColumns{Messages: messages}, nil
 		}
 		if found.Prompt, err = findColumn(first, "prompt", c.Prompt, PromptNames); err == nil {
 			found.Response, err = findColumn(first, "response", c.Response, responseNames)
 		}
-		if text, none := findColumn(first, "text", "", textNames); auto && err != nil && none == nil {
+		if text, absent := findColumn(first, "text", "", textNames); auto && err != nil && absent == nil {
 			return DemonstrationColumns{Text: text}, nil
 		}
-		if auto && err != nil && none == nil { // there are messages, but nobody answers
+		if auto && err != nil && noMessages == nil { // there are messages, but nobody answers
 			err = emptyPart(fmt.Sprintf(`%q has no message {"role": "assistant", "content": ...}, and %v`, messages, err))
 		}
 	}
@@ -184,8 +184,8 @@ func (c DemonstrationColumns) findSide(first Object) (found DemonstrationColumns
 	side, missing := findColumn(first, "preference", c.side, nil)
 	prompt, err := findColumn(first, "prompt", c.Prompt, PromptNames)
 	if missing != nil {
-		response, none := findColumn(first, "response", "", responseNames)
-		if _, labeled := first.Get(labelName); !labeled || err != nil || none != nil {
+		response, noResponse := findColumn(first, "response", "", responseNames)
+		if _, labeled := first.Get(labelName); !labeled || err != nil || noResponse != nil {
 			return found, missing
 		}
 		return DemonstrationColumns{Prompt: prompt, Response: response, label: labelName}, nil

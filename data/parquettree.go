@@ -186,7 +186,7 @@ func plainValue(v parquet.Value) any {
 	switch v.Kind() {
 	case parquet.Boolean:
 		return v.Boolean()
-	case parquet.Int96: // an old form of time: nanoseconds of a day, Julian day
+	case parquet.Int96: // an old form of time: nanoseconds of a day, Julian day (2440588 is 1970-01-01)
 		x := v.Int96()
 		return newZone("").format(time.Unix((int64(x[2])-2440588)*86400, int64(x[1])<<32|int64(x[0])).UTC())
 	case parquet.Float:

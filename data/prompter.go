@@ -253,7 +253,7 @@ func (r *reading) promptMessages(value any, column string, byName bool) (message
 		messages = []any{Object{{"role", "user"}, {"content", text}}}
 	}
 	whole, reason := r.withEarlierTurns(messages)
-	return whole, isChat || len(whole) > len(messages), reason
+	return whole, isChat || len(whole) > len(messages), reason // the other columns make a text a conversation
 }
 
 // withEarlierTurns puts the row's earlier turns in front of messages, but behind their system message, and
