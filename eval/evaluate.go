@@ -70,8 +70,8 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		Sampling: s.Sampling, EOS: e.EOS, Seed: s.Seed,
 		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
 	}
-	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Player: e.Player, Invariant: true,
-		GradeTruncated: s.GradeTruncated, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
+	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Player: e.Player, Invariant: true, GradeTruncated: s.GradeTruncated,
+		Decode: func(ids []int32) string { return t.Decode(ids, true) }} // true leaves special tokens out
 	if _, err := g.Sample(ctx, e.Decoders, o, w.tasks, w.add); err != nil {
 		return err
 	}

@@ -445,7 +445,7 @@ func (r *Responses) Close() error {
 	f := r.file
 	r.file = nil
 	defer r.unlock()
-	err := errors.Join(files.FaultOf("sync", r.path), f.Sync())
+	err := errors.Join(files.FaultOf("sync", r.path), f.Sync()) // tests make the first one fail
 	if have, want := r.Count(); err == nil && have == want {
 		err = r.sort(f)
 	}

@@ -127,13 +127,12 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 		}
 		// Each k samples give one vote, so there are n/k of them.
 		out.PassK = append(out.PassK, atK{k, stat.Share(pass[j], max(1, n/k))})
-		const voted = 1 // a problem has one vote, that of its first k samples
-		out.MajorityK = append(out.MajorityK, atK{k, stat.Share(vote[j], voted)})
+		out.MajorityK = append(out.MajorityK, atK{k, stat.Share(vote[j], 1)}) // one vote of each problem, its first k samples'
 	}
 	return out
 }
 
-// averageScore returns the mean over suites.
+// averageScore returns the mean over suites, with the sums of their problems and faults.
 func averageScore(suites []Score) Score {
 	out := Score{Suite: "average", Samples: suites[0].Samples}
 	n := float64(len(suites))

@@ -49,8 +49,8 @@ func Open(specs []string, dir string, options func(spec string) data.Options) (s
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		same := byName[name]
-		names := map[string]bool{name: true} // the different names that these suites have so far
-		for parts := 2; len(same) > 1 && len(names) < len(same); parts++ {
+		names := map[string]bool{name: true}                               // the different names that these suites have so far
+		for parts := 2; len(same) > 1 && len(names) < len(same); parts++ { // at first the folder and the file
 			clear(names)
 			for _, i := range same { // its name becomes the last parts of its path
 				path := filepath.ToSlash(filepath.Clean(specs[i]))
@@ -79,7 +79,8 @@ func open(spec, dir string, o data.Options) (Suite, error) {
 	if err != nil {
 		return Suite{}, err
 	}
-	problems, report, err := data.OpenProblems(path, o, true)
+	const heldOut = true // of the embedded task, which has another part for training
+	problems, report, err := data.OpenProblems(path, o, heldOut)
 	if err != nil {
 		return Suite{}, err
 	}

@@ -15,12 +15,12 @@ var brailleDots = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x
 // braille characters. width is the width of a row in terminal columns, with the labels
 // of the axis. The curve has a gap where a value is not finite.
 func brailleChart(values []float64, width, rows int) []string {
-	const axis = 8
+	const axis = 8 // columns that the labels take
 	columns := max(1, width-axis)
 	low, high := bounds(values)
 	cells := make([][]rune, rows)
 	for i := range cells {
-		cells[i] = []rune(strings.Repeat("\u2800", columns))
+		cells[i] = []rune(strings.Repeat("\u2800", columns)) // the braille character without dots
 	}
 	previous := -1 // the height in the column of dots before; -1 for a gap
 	for x := range 2 * columns {

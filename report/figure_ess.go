@@ -91,7 +91,7 @@ func essOverExponent(groups []*group) figure {
 			"target. If the target is below the whole curve, no p reaches it.",
 	}
 	for k, g := range groups {
-		for sign, t := range []trace{{"", "A > 0", ""}, {"", "A < 0", "dashed"}} {
+		for sign, t := range []trace{{label: "A > 0"}, {label: "A < 0", dash: "dashed"}} {
 			var curve points
 			var sum essTally
 			for _, r := range g.runs {
@@ -114,7 +114,7 @@ func essOverExponent(groups []*group) figure {
 			}
 			f.add(g.name, t, curve, k, false)
 			target := sum.target[sign] / n
-			f.add(g.name, trace{"", "target, " + t.label, "dotted"}, points{{0, target}, {sum.maxP, target}}, k, false)
+			f.add(g.name, trace{label: "target, " + t.label, dash: "dotted"}, points{{0, target}, {sum.maxP, target}}, k, false)
 		}
 	}
 	if least, most := f.extent(func(xy [2]float64) float64 { return xy[1] }); most-least <= 0.01 {

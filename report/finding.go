@@ -63,7 +63,7 @@ func (r *Run) learningFinding() (finding, bool) {
 	if len(rewards) > 0 {
 		first, last := firstAndLastTenth(rewards)
 		parts = append(parts, fmt.Sprintf("reward %.3f in the first rounds, %.3f in the last", first, last))
-		if a, b := firstAndLastTenth(r.Rounds.Column("right_share")); !math.IsNaN(b) && (a != first || b != last) {
+		if a, b := firstAndLastTenth(r.Rounds.Column("right_share")); !math.IsNaN(b) && (a != first || b != last) { // else it is the same
 			parts = append(parts, fmt.Sprintf("right responses %.1f %% and %.1f %%", 100*a, 100*b))
 		}
 		if math.IsNaN(gain) && len(rewards) > 1 {
@@ -140,7 +140,7 @@ const (
 	gapLimit   = 1e-3 // difference between the sampler's and the learner's log-prob
 )
 
-// stabilityFinding checks gradient norms, truncation, log-prob gaps, the reward and the verifier.
+// stabilityFinding checks gradient norms, log-prob gaps, the reward, the environment and the verifier.
 func (r *Run) stabilityFinding() (finding, bool) {
 	f := finding{Question: "Is it stable?", Level: "good"}
 	var parts []string

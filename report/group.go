@@ -52,13 +52,13 @@ func distinguishingKeys(runs []*Run) []string {
 	first := map[string]*Run{} // the first run of each objective
 	for _, r := range runs {
 		name := r.Config["objective.name"]
-		with, known := first[name]
+		reference, known := first[name]
 		if !known { // the first of an objective is compared with the first of all
-			first[name], with = r, runs[0]
+			first[name], reference = r, runs[0]
 		}
-		for key, value := range with.Config {
+		for key, value := range reference.Config {
 			other, ok := r.Config[key]
-			shared := known || !strings.HasPrefix(key, "objective.")
+			shared := known || !strings.HasPrefix(key, "objective.") // each objective has settings of its own
 			if ok && other != value && shared && !incidental(key) {
 				differ[key] = true
 			}

@@ -117,7 +117,7 @@ func (r *Run) ChooseRollouts(budget int) error {
 	pick = slices.Compact(pick)
 	tokens := r.tokenizer()
 	for i, at := range pick {
-		if slices.Contains(pick[:i], at) {
+		if slices.Contains(pick[:i], at) { // there are few files
 			continue
 		}
 		share := budget / len(pick)

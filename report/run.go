@@ -164,7 +164,7 @@ func readConfig(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	if _, err := settings.Saved(path, text); err != nil {
+	if _, err := settings.Saved(path, text); err != nil { // such as a file that is cut short
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	var sections map[string]map[string]any

@@ -255,7 +255,8 @@ func (g Grader) ScoreRest(ctx context.Context, task, sample int, group []Sample,
 	return scores, err
 }
 
-// Score scores responses to one prompt, and refuses scores that break the rules of Reward.
+// Score scores responses to one prompt, and refuses scores that break the rules of Reward. The value of each
+// becomes its component Name, unless it has one of that name.
 func (g Grader) Score(ctx context.Context, group []Sample) ([]Score, error) {
 	scores, err := g.Reward.Score(ctx, group)
 	if err != nil {

@@ -118,7 +118,7 @@ func newRow(variant string, metrics []sweepMetric, outcomes []outcome) (sweepRow
 		row.Mean = append(row.Mean, stat.Mean(values[k]))
 		row.SE = append(row.SE, stat.StandardError(values[k]))
 	}
-	row.Values = values[0]
+	row.Values = values[0] // for the figure, which shows the first metric
 	return row, bySeed
 }
 

@@ -37,7 +37,7 @@ func (r *rule) options(row data.Object) (o options, reason string) {
 	for i, text := range o.texts {
 		key := strings.ToLower(text)
 		if _, twice := o.byText[key]; twice {
-			o.byText[key] = -1 // see withText
+			o.byText[key] = -1 // no single choice has this text
 		} else if key != "" {
 			o.byText[key] = i
 		}

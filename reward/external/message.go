@@ -120,7 +120,7 @@ func (a *Answer) Scores(text []byte, n int) ([]reward.Score, error) {
 	return scores, nil
 }
 
-// scores makes n scores of the lists of an answer, each of which must have a value for each response.
+// scores makes n scores of the lists of an answer. Each list that is there must have a value for each response.
 func (a *Answer) scores(n int) ([]reward.Score, error) {
 	scores := make([]reward.Score, n)
 	for _, list := range []struct {

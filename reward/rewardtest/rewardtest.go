@@ -106,11 +106,12 @@ func checkAnyText(new func() reward.Reward) error {
 	r := new()
 	empty := data.Problem{ID: "x"}
 	odd := problem()
+	const whole, truncated = false, true
 	for _, text := range oddTexts {
 		odd.Text, odd.Answers = text, []string{text}
 		for _, s := range []reward.Sample{
-			sample(problem(), text, false), sample(problem(), text, true),
-			sample(empty, text, false), sample(odd, text, false), sample(odd, `\boxed{4}`, false),
+			sample(problem(), text, whole), sample(problem(), text, truncated),
+			sample(empty, text, whole), sample(odd, text, whole), sample(odd, `\boxed{4}`, whole),
 		} {
 			scores, err := score(r, []reward.Sample{s})
 			if err == nil {
