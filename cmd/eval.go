@@ -346,7 +346,7 @@ func compareReports(c *cobra.Command, args []string, o evalOptions, s *commandSe
 		return usagef("--compare takes two files: eval --compare A B")
 	}
 	a, b := o.Compare, args[0]
-	r, err := s.resolve(c, nil)
+	r, err := s.resolve(c, nil) // no run states settings
 	if err == nil {
 		err = asUsage(r.Locate(r.Reward.Validate()))
 	}

@@ -267,7 +267,7 @@ func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Reques
 	_, _, err = sampler.Sample(ctx, decoder, how, requests, func(r sampler.Response) {
 		g := generated{Index: int(requests[r.Request].ID), Sample: r.Sample, IDs: r.IDs, LogP: r.LogProb, Finish: r.Finish}
 		if t := p.Tokenizer; t != nil {
-			text := t.Decode(r.IDs, true)
+			text := t.Decode(r.IDs, true) // without special tokens
 			g.Text = &text
 		}
 		if failed == nil {

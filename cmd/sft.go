@@ -197,7 +197,7 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *sft.Config
 				err = cli.WriteLine(c.OutOrStdout(), struct {
 					Text string `json:"text"`
 					*sft.Example
-				}{p.Tokenizer.Decode(e.IDs, false), e})
+				}{p.Tokenizer.Decode(e.IDs, false), e}) // with special tokens
 			}
 			if err != nil {
 				return err

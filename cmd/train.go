@@ -453,7 +453,7 @@ func nextCommands(s rl.Summary, c rl.Config) []string {
 	case c.Environment.Player(nil, nil) != nil: // generate and chat play no episodes
 		return []string{"onering eval" + model + suite}
 	case c.Data.Train.Is(data.Arithmetic):
-		return []string{askCommand(model, false, "417+385=")}
+		return []string{askCommand(model, false, "417+385=")} // no chat: its prompts are sums
 	}
 	prompt := "What is 1+1?"
 	if c.Model.Path == data.Arithmetic { // the embedded task's vocabulary has no letters
@@ -572,7 +572,7 @@ func sizesOfRun(dir string, others []settings.Source) (run settings.Source, err 
 	if _, failed := os.Stat(file); failed != nil || device == nil || device == "cpu" {
 		return nil, nil // the trainer reports a missing folder
 	}
-	run, err = readRunFile(file, nil)
+	run, err = readRunFile(file, nil) // it is not stdin
 	return slices.DeleteFunc(run, func(s settings.Setting) bool { return !slices.Contains(rl.SizeKeys, s.Path()) }), err
 }
 
@@ -635,7 +635,7 @@ func estimate(c *cobra.Command, config *rl.Config, split rl.Split, mayChoose fun
 // checkMemory refuses a run that cannot fit into memory, and warns of one that may not fit. It returns how many
 // seconds a round takes, 0 if that is unknown, and logs it if it is long.
 func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) (seconds float64, err error) {
-	e, model, err := estimate(c, &config, split, nil, thisCard)
+	e, model, err := estimate(c, &config, split, nil, thisCard) // nil: it chooses no sizes
 	if err != nil {
 		return 0, err
 	}

@@ -307,7 +307,7 @@ func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []samp
 // save writes a checkpoint to a folder as a run does, waits for the disk, and notes how many bytes it has. It returns
 // the seconds until it was written.
 func (b *bencher) save(parent string) (seconds float64, err error) {
-	folder, err := rundir.Open(filepath.Join(parent, "run"), false)
+	folder, err := rundir.Open(filepath.Join(parent, "run"), false) // a new run
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,9 @@ import (
 //go:embed foreign.txt
 var foreignNames string
 
+// Where a key stands that foreign is asked for.
+const inFile, onCommandLine = false, true
+
 // foreign says, as the end of a message, what replaces a key of another program here; "" if it is unknown. typed says
 // that the key was typed as a flag: then only what the command has on its command line counts, and is named by its
 // flag.
@@ -60,7 +63,7 @@ func called(flags map[string]string, path, other string) string {
 
 // Called says, as the end of a message, which flag or setting of the command an unknown flag may mean; "" if none.
 func (r *Resolved) Called(flag string) string {
-	if hint := r.foreign(flag, true); hint != "" {
+	if hint := r.foreign(flag, onCommandLine); hint != "" {
 		return hint
 	}
 	for _, t := range r.sections {

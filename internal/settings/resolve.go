@@ -139,7 +139,7 @@ func (r *Resolved) unknownKey(s Setting, t Section, keys []string) error {
 	if t.list != "" {
 		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
 	}
-	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key, false), DidYouMean(s.Key, keys),
+	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key, inFile), DidYouMean(s.Key, keys),
 		r.elsewhere(s), "; it has "+strings.Join(keys, ", ")))
 }
 
@@ -147,16 +147,16 @@ func (r *Resolved) unknownKey(s Setting, t Section, keys []string) error {
 // itself, too: of the two, only one is reported, and the error of the other is nil.
 func (r *Resolved) unknownSection(s Setting) error {
 	names := namesOf(r.sections)
-	hint := DidYouMean(s.Section, names)
+	hint, foreign := DidYouMean(s.Section, names), r.foreign(s.Key, inFile)
 	section, label, isPart := strings.Cut(s.Section, useKey) // such as reward.use.LABEL, one of several plug-ins
 	switch {
 	case s.Section == "" && slices.Contains(names, s.Key):
 		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
 	case s.Section == "":
-		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key, false),
+		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), foreign,
 			"; write it with its section, such as optimizer.learning_rate"))
-	case s.Key != "" && r.foreign(s.Key, false) != "":
-		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key, false))
+	case s.Key != "" && foreign != "":
+		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, foreign)
 	case r.command.Name != "" && hint == "" && s.Key != "":
 		return fmt.Errorf("%s has no section [%s]", r.command.Name, s.Section)
 	case s.InFile() && (s.Key != "" || r.command.Name != "" && hint == ""):

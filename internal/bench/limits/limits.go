@@ -73,7 +73,7 @@ func Machine(env *runtime.Env) (Peaks, error) {
 // productSeconds returns how many seconds ONNX Runtime takes for a product of two matrices [n,n].
 func productSeconds(env *runtime.Env, n int) (float64, error) {
 	program, err := graph.Build("product", func(g *graph.Graph) {
-		g.Output("y", graph.MatMul(g.Float("a", n, n), g.Float("b", n, n), false, false, 1))
+		g.Output("y", graph.MatMul(g.Float("a", n, n), g.Float("b", n, n), false, false, 1)) // none transposed, times 1
 	})
 	if err != nil {
 		return 0, err
