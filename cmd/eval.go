@@ -72,8 +72,7 @@ func newEval() *cobra.Command {
 	return c
 }
 
-func benchmarkNames() []string {
-	var names []string
+func benchmarkNames() (names []string) {
 	for _, b := range eval.Benchmarks {
 		names = append(names, b.Name)
 	}
@@ -242,8 +241,7 @@ func (x *evaluation) close() {
 }
 
 // evaluate opens the suites and the model on every rank, samples and grades the suites, and returns the report.
-func (x *evaluation) evaluate(c *cobra.Command, t *ranks.Group) (eval.Report, error) {
-	var none eval.Report
+func (x *evaluation) evaluate(c *cobra.Command, t *ranks.Group) (none eval.Report, err error) {
 	defer x.close()
 	t.Place(&x.run.Runtime.Device, &x.run.Runtime.Threads)
 	if err := t.InTurn(func() error { return x.open(c) }); err != nil {

@@ -51,9 +51,8 @@ func unpackedModel(c *cobra.Command, name string) (dir string, remove func(), er
 	return policy.Unpacked(dir)
 }
 
-// newestOf returns the newest checkpoint of a run folder. It returns any other folder unchanged.
+// newestOf returns the newest checkpoint of a run folder, whose files it checks, and any other folder unchanged.
 func newestOf(dir string) (string, error) {
-	// The files of a run are checked; any other folder is returned unchanged.
 	if _, err := os.Stat(filepath.Join(dir, "run.toml")); err != nil {
 		return dir, nil
 	}

@@ -300,13 +300,11 @@ func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, o sweepOptio
 	if err != nil {
 		return err
 	}
-	if err := results.WriteReport(o.Out); err != nil {
-		return err
+	if err = results.WriteReport(o.Out); err == nil && o.Update != "" {
+		err = results.UpdatePage(o.Update)
 	}
-	if o.Update != "" {
-		if err := results.UpdatePage(o.Update); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	if o.Markdown {
 		_, err = io.WriteString(c.OutOrStdout(), results.Table.Markdown())

@@ -50,7 +50,7 @@ type trainOptions struct {
 	BaseFD    int    `flag:"base-fd" help:"descriptor of a file that sweep has made of the model's weights"`
 }
 
-// newTrain makes the command train.
+// newTrain makes the command train: reinforcement learning on all ranks that a launcher started, or a dry run.
 func newTrain() *cobra.Command {
 	o := trainOptions{runOptions: runOptions{Report: true}}
 	s := newSettings(asDefault)
