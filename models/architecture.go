@@ -134,9 +134,9 @@ func (k Kind) Turns() bool {
 // Kinds are the kinds of a model's layers. All that have a window have the same.
 type Kinds []Kind
 
-// Angles returns the first kind that has the angles of kind k. Its number is in the names of
+// FirstWithAngles returns the first kind that has the angles of kind k. Its number is in the names of
 // the ports for them; see OfKind.
-func (list Kinds) Angles(k int) int {
+func (list Kinds) FirstWithAngles(k int) int {
 	return slices.IndexFunc(list, func(x Kind) bool {
 		return slices.Equal(x.Frequencies, list[k].Frequencies) && x.Scale == list[k].Scale
 	})

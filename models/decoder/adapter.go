@@ -28,7 +28,7 @@ func (a Architecture) adapted(parts []module) []module {
 func (s Shape) operands(kind models.Kind) []operand {
 	n, m := s.Names, s.mixer(kind)
 	return []operand{
-		{m.in.name, m.in.width, s.joined(m.in.name, m.in.modules)}, m.out,
+		{m.in.name, m.in.inputWidth, s.joined(m.in.name, m.in.modules)}, m.out,
 		{n.GateUp, s.Hidden, s.joined(n.GateUp, s.gateUp())}, {n.Down, s.FFN, []module{{n.Down, s.Hidden}}},
 	}
 }
@@ -46,10 +46,11 @@ func (s Shape) joined(name string, parts []module) []module {
 	return []module{whole}
 }
 
+// An operand is what several modules multiply: the name of their joined matrix, the operand's width, and the modules.
 type operand struct {
-	name    string
-	width   int
-	modules []module
+	name       string
+	inputWidth int
+	modules    []module
 }
 
 // checkAdapter reports impossible values in the Compute's Adapter.
@@ -106,11 +107,11 @@ func (a Architecture) adapterFused() (table []models.Fused) {
 			if len(parts) == 0 {
 				continue
 			}
-			as := slices.Clone(parts)
-			for i := range as {
-				as[i].rows = a.Adapter.Rank
+			matricesA := slices.Clone(parts)
+			for i := range matricesA {
+				matricesA[i].rows = a.Adapter.Rank
 			}
-			table = append(table, concat(prefix, o.name, models.AdapterA, as, o.width))
+			table = append(table, concat(prefix, o.name, models.AdapterA, matricesA, o.inputWidth))
 			for _, m := range parts {
 				table = append(table, a.stacked(prefix, m.name, models.AdapterB, a.rowsOf(m), a.Adapter.Rank))
 			}
@@ -131,28 +132,29 @@ func (s Shape) rowsOf(m module) []module {
 }
 
 // adapter declares a matrix of the adapter and returns it in the type of the products.
-func (w *weights) adapter(name string, sizes ...any) *graph.Node {
+func (w *layerWeights) adapter(name string, sizes ...any) *graph.Node {
 	n := parameter(w.g, w.prefix+name, models.F32, sizes...)
 	w.trained = append(w.trained, n)
-	return w.a.narrow(n)
+	return w.a.toComputeType(n)
 }
 
-// low is Scale A x for each of the modules with operand x [N,in], in the orientation of
+// lowRank is Scale A x for each of the modules with operand x [N,in], in the orientation of
 // oriented; nil for modules without low-rank products.
-func (w *weights) low(form models.Form, name string, parts []module, x *graph.Node) []*graph.Node {
-	return w.lowBy(form, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return oriented(form, x, a, nil) })
+func (w *layerWeights) lowRank(form models.Form, name string, parts []module, x *graph.Node) []*graph.Node {
+	return w.lowRankBy(form, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return oriented(form, x, a, nil) })
 }
 
-// lowBy is low, with a given product by the As.
-func (w *weights) lowBy(form models.Form, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
+// lowRankBy is lowRank with a function that multiplies the operand, of width in, by a matrix A. The As of all modules
+// are one matrix, whose product is split. Modules that an adapter has as one all get the same node.
+func (w *layerWeights) lowRankBy(form models.Form, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
 	out := make([]*graph.Node, len(parts))
-	if joined := w.a.joined(name, parts); len(joined) < len(parts) {
-		return slices.Repeat(w.lowBy(form, name, joined, in, product), len(parts))
+	if joined := w.a.joined(name, parts); len(joined) < len(parts) { // the block is Fused
+		return slices.Repeat(w.lowRankBy(form, name, joined, in, product), len(parts))
 	}
 	adapted := w.a.adapted(parts)
 	x := w.a.Adapter
 	scaled := func(name string, modules int) *graph.Node {
-		return graph.Mul(product(w.adapter(name+models.AdapterA, modules*x.Rank, in)), w.a.narrow(w.g.Scalar(x.Scale)))
+		return graph.Mul(product(w.adapter(name+models.AdapterA, modules*x.Rank, in)), w.a.toComputeType(w.g.Scalar(x.Scale)))
 	}
 	var split []*graph.Node
 	switch {
@@ -161,7 +163,7 @@ func (w *weights) lowBy(form models.Form, name string, parts []module, in int, p
 	case len(adapted) == 1:
 		split = append(split, scaled(name, 1))
 	default:
-		split = graph.Split(scaled(name, len(adapted)), numbers(form), slices.Repeat([]int{x.Rank}, len(adapted))...)
+		split = graph.Split(scaled(name, len(adapted)), outputAxis(form), slices.Repeat([]int{x.Rank}, len(adapted))...)
 	}
 	for i, m := range parts {
 		if slices.Contains(adapted, m) {
@@ -173,7 +175,7 @@ func (w *weights) lowBy(form models.Form, name string, parts []module, in int, p
 
 // withAdapter is y + low B^T, where y is a module's product in the orientation of oriented; it
 // is y where low is nil.
-func (w *weights) withAdapter(form models.Form, m module, low, y *graph.Node) *graph.Node {
+func (w *layerWeights) withAdapter(form models.Form, m module, low, y *graph.Node) *graph.Node {
 	if low == nil {
 		return y
 	}
@@ -185,18 +187,18 @@ func (w *weights) withAdapter(form models.Form, m module, low, y *graph.Node) *g
 }
 
 // adaptedProduct is the product of the modules of one operand with h, with their low-rank products.
-func (a decoding) adaptedProduct(form models.Form, of operand, h, w, b *graph.Node, weights *weights) *graph.Node {
+func (a decoding) adaptedProduct(form models.Form, of operand, h, w, b *graph.Node, weights *layerWeights) *graph.Node {
 	parts, sizes := of.modules, []int(nil)
 	for _, m := range parts {
 		sizes = append(sizes, m.rows)
 	}
-	low := weights.low(form, of.name, parts, h)
+	low := weights.lowRank(form, of.name, parts, h)
 	if len(parts) == 1 {
 		return upright(form, weights.withAdapter(form, parts[0], low[0], oriented(form, h, w, b)))
 	}
-	split := slices.Clone(graph.Split(oriented(form, h, w, b), numbers(form), sizes...))
+	split := slices.Clone(graph.Split(oriented(form, h, w, b), outputAxis(form), sizes...))
 	for i, m := range parts {
 		split[i] = weights.withAdapter(form, m, low[i], split[i])
 	}
-	return upright(form, graph.Concat(numbers(form), split...))
+	return upright(form, graph.Concat(outputAxis(form), split...))
 }

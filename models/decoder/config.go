@@ -24,7 +24,7 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 		}
 	}
 	for _, only := range fixed {
-		if !c.Seen(only.key) {
+		if !c.Seen(only.key) { // a family that has read the key computes it
 			c.Only(only.key, only.value)
 		}
 	}
@@ -43,7 +43,7 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	switch {
 	case c.Has("head_dim"):
 		s.HeadDim = c.Size("head_dim")
-	case s.HeadDim != 0 || c.Err() != nil:
+	case s.HeadDim != 0 || c.Err() != nil: // the family's default; after an error s.Heads may be 0
 	case s.Hidden%s.Heads != 0:
 		c.Fail("hidden_size (%d) must be divisible by num_attention_heads (%d)", s.Hidden, s.Heads)
 	default:
@@ -55,7 +55,7 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	if err := c.Err(); err != nil {
 		return s, err
 	}
-	for range 2 { // the sizes before what depends on them
+	for range 2 { // checks the sizes, on which readKinds depends, and then what that has read
 		if err := s.validate(); err != nil {
 			c.Fail("%w", err)
 			break

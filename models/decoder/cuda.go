@@ -51,8 +51,8 @@ func (a Architecture) cacheWidth() int {
 	return (a.HeadDim + 15) / 16 * 16
 }
 
-// promptProducts is attention within prompts by products. It holds the scores
-// [B,H,T,T] of one layer at a time.
+// promptProducts declares attention within prompts by products, for providers without an operator for it. It holds the
+// scores [B,H,T,T] of one layer at a time. The cache that it returns has the prompts' own keys and values.
 func (a decoding) promptProducts(g *graph.Graph, ids, x *graph.Node, angles []angle) attention {
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	masks := map[string]*graph.Node{}
@@ -104,7 +104,7 @@ func (a Architecture) padLast(x *graph.Node, width int) *graph.Node {
 }
 
 // largest is the largest number of each row of x [R,n], as [R,1].
-func (a sampling) largest(x *graph.Node) *graph.Node {
+func (a sampleParts) largest(x *graph.Node) *graph.Node {
 	if !a.forGPU() {
 		return graph.ReduceMax(x, -1)
 	}
@@ -114,7 +114,7 @@ func (a sampling) largest(x *graph.Node) *graph.Node {
 
 // total is the largest of running sums [R,n] of numbers that are not negative. That is
 // the last one: adding such a number never lowers a rounded sum.
-func (a sampling) total(running *graph.Node) *graph.Node {
+func (a sampleParts) total(running *graph.Node) *graph.Node {
 	if !a.forGPU() {
 		return graph.ReduceMax(running, -1)
 	}
@@ -123,7 +123,7 @@ func (a sampling) total(running *graph.Node) *graph.Node {
 
 // before is the running sum [R,1] up to each row's index [R,1], without the number
 // at the index: 0 for index 0. passed [R,n] is 1 before the index and 0 from it on.
-func (a sampling) before(running, passed, index *graph.Node) *graph.Node {
+func (a sampleParts) before(running, passed, index *graph.Node) *graph.Node {
 	if !a.forGPU() {
 		return graph.ReduceMax(graph.Mul(passed, running), -1)
 	}

@@ -25,8 +25,8 @@ func upright(form models.Form, y *graph.Node) *graph.Node {
 	return graph.Transpose(y, 1, 0)
 }
 
-// numbers returns the axis of the outputs in an oriented product.
-func numbers(form models.Form) int {
+// outputAxis returns the axis of the outputs in an oriented product.
+func outputAxis(form models.Form) int {
 	if form == models.Direct {
 		return 1
 	}
@@ -63,19 +63,20 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 func (a Architecture) Prefill() (models.Program, error) {
 	d := decoding{a}
 	if a.byProducts() {
-		return d.decoder("prefill", "T", models.Direct, false, d.promptProducts)
+		return d.build("prefill", "T", models.Direct, false, d.promptProducts)
 	}
-	return d.decoder("prefill", "T", models.Direct, true, d.groupQuery)
+	return d.build("prefill", "T", models.Direct, true, d.groupQuery)
 }
 
 // decoding builds the parts of Prefill and Decode.
 type decoding struct{ Architecture }
 
-// groupQuery is attention by ONNX Runtime's own operator GroupQueryAttention.
+// groupQuery declares attention by ONNX Runtime's operator GroupQueryAttention, which turns the heads by the angles,
+// too, where it can. Elsewhere they are turned before it, and the operator gets no angles. angles has those of each kind.
 func (a decoding) groupQuery(g *graph.Graph, ids, x *graph.Node, angles []angle) attention {
 	seqlens, total := g.Input(ports.CacheLengths, models.I32, graph.Dims("B")), g.Input(ports.CacheTotal, models.I32, graph.Dims())
 	all := a.Heads + 2*a.KVHeads
-	operator := func(layer int, qkv *graph.Node, past graph.Cache, by angle) (*graph.Node, graph.Cache) {
+	operator := func(layer int, qkv *graph.Node, past graph.Cache, by angle) (*graph.Node, graph.Cache) { // angle{}: no turn
 		if a.cacheWidth() != a.HeadDim {
 			qkv = a.padHeads(qkv, all, all*a.cacheWidth())
 		}
@@ -84,32 +85,33 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x *graph.Node, angles []angle)
 		return a.cutHeads(o), now
 	}
 	// The operator would use 16-bit angles for 16-bit heads, so these are turned before it. So are
-	// heads of which only a part is turned, since the zeros that pad a head change the part's place.
-	whole := 2*len(a.kinds()[0].Frequencies) == a.HeadDim
-	if a.compute() == models.F32 && whole && a.Block.QueryScale == 0 {
-		padded := make([]angle, len(angles))
+	// heads of which only a part is turned, since the zeros that pad a head change the part's place,
+	// and those with a QueryScale, which multiplies turned queries.
+	turnsWholeHeads := 2*len(a.kinds()[0].Frequencies) == a.HeadDim
+	if a.compute() == models.F32 && turnsWholeHeads && a.Block.QueryScale == 0 {
+		paddedAngles := make([]angle, len(angles))
 		for i, x := range angles {
-			padded[i] = x
-			switch first := a.kinds().Angles(i); {
-			case x.cos == nil:
-			case first < i:
-				padded[i] = padded[first]
+			paddedAngles[i] = x
+			switch first := a.kinds().FirstWithAngles(i); {
+			case x.cos == nil: // the kind does not turn
+			case first < i: // padded once for all kinds that have them
+				paddedAngles[i] = paddedAngles[first]
 			default:
-				padded[i] = angle{a.padLast(x.cos, a.cacheWidth()/2), a.padLast(x.sin, a.cacheWidth()/2)}
+				paddedAngles[i] = angle{a.padLast(x.cos, a.cacheWidth()/2), a.padLast(x.sin, a.cacheWidth()/2)}
 			}
 		}
 		return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
-			return operator(layer, qkv, past, padded[a.kindOf(layer)])
+			return operator(layer, qkv, past, paddedAngles[a.kindOf(layer)])
 		}
 	}
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
 		if a.onHost() && a.Block.QueryScale != 0 {
-			return operator(layer, a.turnApart(layer, qkv, pos, angles), past, angle{})
+			return operator(layer, a.turnApart(layer, qkv, pos, angles), past, angle{}) // with the bits of training
 		}
-		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
+		parts := graph.Split(toFloat32(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
 		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, angles), parts[1])
-		return operator(layer, a.narrow(qkv), past, angle{})
+		return operator(layer, a.toComputeType(qkv), past, angle{})
 	}
 }
 
@@ -155,10 +157,11 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 	if a.byProducts() {
 		attend = d.tokenProducts
 	}
-	return d.decoder("decode"+form.Suffix(), 1, form, true, attend)
+	return d.build("decode"+form.Suffix(), 1, form, true, attend)
 }
 
-// tokenProducts declares attention of one new token of each row to its cache by products.
+// tokenProducts declares attention of one new token of each row to its cache by products. Each kind of layers has its
+// own angles, and each width of window its own mask.
 func (a decoding) tokenProducts(g *graph.Graph, _, _ *graph.Node, angles []angle) attention {
 	pos := g.Input(ports.Positions, models.I64, graph.Dims("B", 1))
 	at := g.Input(ports.CachePlaces, models.I64, graph.Dims("B", a.KVHeads, 3))
@@ -203,27 +206,27 @@ func (a decoding) turn(layer int, x, pos *graph.Node, angles []angle) *graph.Nod
 // of ours, as in training, and queries that a QueryScale follows are not: the last bits of the two differ.
 func (a decoding) turnApart(layer int, qkv, pos *graph.Node, angles []angle) *graph.Node {
 	parts := graph.Split(qkv, 1, a.Heads*a.HeadDim, a.KVHeads*a.HeadDim, a.KVHeads*a.HeadDim)
-	q, k := widen(parts[0]), widen(parts[1])
+	q, k := toFloat32(parts[0]), toFloat32(parts[1])
 	if a.kind(layer).Turns() {
 		by := angles[a.kindOf(layer)]
 		q, k = graph.Rotary(q, pos, by.cos, by.sin, a.Heads), graph.Rotary(k, pos, by.cos, by.sin, a.KVHeads)
 	}
-	return graph.Concat(1, a.narrow(graph.Mul(q, a.queryScale(pos))), a.narrow(k), parts[2])
+	return graph.Concat(1, a.toComputeType(graph.Mul(q, a.queryScale(pos))), a.toComputeType(k), parts[2])
 }
 
 // An attention builds the attention of a layer: from qkv [N,(H+2G)*K] and the cache, if there
 // is one, to [N,H*K] and the cache with the new tokens.
 type attention func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache)
 
-// A declare declares further inputs of a graph, whose angles are declared by the kinds of
-// layers, and returns the graph's attention.
-type declare func(g *graph.Graph, ids, x *graph.Node, angles []angle) attention
+// A declareAttention declares the further inputs of a graph that its attention needs, and returns that attention.
+// angles has those of each kind of layers, declared already.
+type declareAttention func(g *graph.Graph, ids, x *graph.Node, angles []angle) attention
 
 // everyAngle declares the angles of each kind of layers; those of a kind that does not turn are nil.
 func (a decoding) everyAngle(g *graph.Graph) []angle {
 	list := make([]angle, len(a.kinds()))
 	for i, k := range a.kinds() {
-		switch first := a.kinds().Angles(i); {
+		switch first := a.kinds().FirstWithAngles(i); {
 		case first < i:
 			list[i] = list[first]
 		case i == 0 || k.Turns():
@@ -236,9 +239,9 @@ func (a decoding) everyAngle(g *graph.Graph) []angle {
 	return list
 }
 
-// decoder builds a graph whose attention sees the cache, or only the new tokens unless cached is
-// set.
-func (a decoding) decoder(name string, tokens any, form models.Form, cached bool, attend declare) (models.Program, error) {
+// build builds the graph of Prefill, with "T" tokens of each row, or of Decode, with 1. Unless readsCache is set, its
+// attention sees only the new tokens, and the layers' keys and values before are no inputs.
+func (a decoding) build(name string, tokens any, form models.Form, readsCache bool, attend declareAttention) (models.Program, error) {
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
 		ids := g.Input(ports.TokenIDs, models.I64, graph.Dims("B", tokens))
@@ -246,11 +249,11 @@ func (a decoding) decoder(name string, tokens any, form models.Form, cached bool
 		x := graph.Reshape(a.embedding(g, ids), -1, a.Hidden)
 		x = a.embedded(x)
 		attention := attend(g, ids, x, angles)
-		rows := a.recurrent(g, ids, tokens != 1)
+		rows := a.declareRowwise(g, ids, tokens != 1)
 		for i := range a.Layers {
-			x = a.decodeLayer(g, i, form, cached, x, attention, rows)
+			x = a.decodeLayer(g, i, form, readsCache, x, attention, rows)
 		}
-		if tokens != 1 {
+		if tokens != 1 { // only what follows the last token of each prompt is asked for
 			x = graph.Gather(x, g.Input(ports.LastTokens, models.I64, graph.Dims("B")))
 		}
 		g.Output(ports.Hidden, a.finalNorm(x, parameter(g, a.Names.Norm, models.F32, a.Hidden)))
@@ -261,57 +264,58 @@ func (a decoding) decoder(name string, tokens any, form models.Form, cached bool
 	return p, err
 }
 
-// decodeLayer is layer i from x [N,D] to [N,D].
-func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, cached bool, x *graph.Node, attend attention, rows func(layer int) rowwise) *graph.Node {
+// decodeLayer is layer i from the stream x [N,D] to [N,D]. The first product of its mixer is one matrix for all its
+// modules, and split only afterwards. rows gives the rowwise of a layer without attention.
+func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, readsCache bool, x *graph.Node, attend attention, rows func(layer int) rowwise) *graph.Node {
 	d, n, kind := a.Hidden, a.Names, a.kind(i)
 	m := a.mixer(kind)
-	weights := weights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i), widened: map[string]*graph.Node{}}
+	weights := layerWeights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i), castAlready: map[string]*graph.Node{}}
 	var before graph.Cache
-	if kind.Mixer == models.Attention && cached {
+	if kind.Mixer == models.Attention && readsCache {
 		before = graph.Cache{K: past(g, a.state(i, models.Keys)), V: past(g, a.state(i, models.Values))}
 	}
-	whole := module{m.in.name, m.in.rows()}
-	weights.widen(d, whole)
-	weights.widen(m.out.width, m.out.modules...)
-	weights.widen(d, a.gateUp()...)
-	weights.widen(a.FFN, module{n.Down, d})
-	h := a.narrow(weights.normed(x, n.InputNorm))
-	var mixed *graph.Node
-	w, b := weights.product(whole, d, m.bias)
+	inModule := module{m.in.name, m.in.rows()} // all modules of m.in as one matrix
+	weights.castBase(d, inModule)
+	weights.castBase(m.out.inputWidth, m.out.modules...)
+	weights.castBase(d, a.gateUp()...)
+	weights.castBase(a.FFN, module{n.Down, d})
+	h := a.toComputeType(weights.normed(x, n.InputNorm))
+	var products *graph.Node
+	w, b := weights.matrixAndBias(inModule, d, m.bias)
 	if len(a.adapted(a.joined(m.in.name, m.in.modules))) > 0 {
-		mixed = a.adaptedProduct(form, m.in, h, w, b, &weights)
+		products = a.adaptedProduct(form, m.in, h, w, b, &weights)
 	} else {
-		mixed = product(form, h, w, b)
+		products = product(form, h, w, b)
 	}
 	var o *graph.Node
 	if kind.Mixer == models.Attention {
-		o = a.attendIn(g, i, mixed, before, &weights, attend)
+		o = a.cachedAttention(g, i, products, before, &weights, attend)
 	} else {
 		var sizes []int
 		for _, p := range m.in.modules {
 			sizes = append(sizes, p.rows)
 		}
-		o = a.mixed(kind, &weights, graph.Split(mixed, 1, sizes...), rows(i))
+		o = a.mixByRows(kind, &weights, graph.Split(products, 1, sizes...), rows(i))
 	}
-	x = a.onto(form, x, o, m.out.modules[0], m.outBias, n.AttentionNorm, &weights)
-	h = a.narrow(weights.normed(x, n.PostNorm))
+	x = a.addProduct(form, x, o, m.out.modules[0], m.outBias, n.AfterMixerNorm, &weights)
+	h = a.toComputeType(weights.normed(x, n.BeforeMLPNorm))
 	return a.mlp(form, x, h, &weights)
 }
 
-// attendIn is attention of a layer for its product qkv, with norms and gates, and declares the
-// cache after it.
-func (a decoding) attendIn(g *graph.Graph, layer int, qkv *graph.Node, before graph.Cache, weights *weights, attend attention) *graph.Node {
+// cachedAttention is attention of a layer for its product qkv, with norms and gates, and makes the cache with the new
+// tokens an output, in the buffer of the cache before, which has no nodes where none is read.
+func (a decoding) cachedAttention(g *graph.Graph, layer int, qkv *graph.Node, before graph.Cache, weights *layerWeights, attend attention) *graph.Node {
 	hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	var gate *graph.Node
 	if a.Block.OutputGate {
-		split := graph.Split(qkv, 1, 2*hk, 2*gk)
+		split := graph.Split(qkv, 1, 2*hk, 2*gk) // queries with their gates; keys and values
 		var q *graph.Node
 		q, gate = a.queriesAndGate(split[0])
 		qkv = graph.Concat(1, q, split[1])
 	}
-	if a.Block.QKNorm { // in float32; turn rounds them, as in Layer
+	if a.Block.QKNorm { // in float32: attend casts what it has turned to the type of products, as Layer does
 		q, k := weights.norm(a.Names.QNorm, a.normWidth(a.Heads)), weights.norm(a.Names.KNorm, a.normWidth(a.KVHeads))
-		parts := graph.Split(widen(qkv), 1, hk, gk, gk)
+		parts := graph.Split(toFloat32(qkv), 1, hk, gk, gk)
 		qkv = graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2])
 	}
 	o, now := attend(layer, qkv, before)
@@ -349,34 +353,34 @@ func present(g *graph.Graph, s models.State, now, before *graph.Node) {
 	g.OutputOnto(name, now, before.Name())
 }
 
-// onto is sum + the product of a module and x [N,in], or what the norm of a name makes of it.
-func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool, norm string, weights *weights) *graph.Node {
+// addProduct is sum + the product of a module and x [N,in], or what the norm of that name makes of it; "" is no norm.
+func (a decoding) addProduct(form models.Form, sum, x *graph.Node, m module, bias bool, norm string, weights *layerWeights) *graph.Node {
 	if form == models.Direct {
-		_, sum = weights.onto(sum, x, m, bias, norm)
+		_, sum = weights.addProduct(sum, x, m, bias, norm)
 		return sum
 	}
-	w, b := weights.product(m, x.Shape()[1].N, bias)
-	low := weights.low(form, m.name, []module{m}, x)[0]
-	return weights.added(sum, upright(form, weights.withAdapter(form, m, low, oriented(form, x, w, b))), norm)
+	w, b := weights.matrixAndBias(m, x.Shape()[1].N, bias)
+	low := weights.lowRank(form, m.name, []module{m}, x)[0]
+	return weights.addNormed(sum, upright(form, weights.withAdapter(form, m, low, oriented(form, x, w, b))), norm)
 }
 
-// mlp is sum + down(silu(gate) * up); in Wide the intermediate values stay
-// transposed. gate and up are adjacent, but a product of both would have to be split.
-func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *graph.Node {
+// mlp is sum + down(silu(gate) * up) for the normed stream h; in Wide the intermediate values
+// stay transposed. gate and up are adjacent, but a product of both would have to be split.
+func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *layerWeights) *graph.Node {
 	gateUp, last := a.gateUp(), module{a.Names.Down, a.Hidden}
-	gate, gateBias := weights.product(gateUp[0], a.Hidden, a.Block.MLPBias)
-	up, upBias := weights.product(gateUp[1], a.Hidden, a.Block.MLPBias)
-	w, b := weights.product(last, a.FFN, a.Block.MLPBias)
-	low := weights.low(form, a.Names.GateUp, gateUp, h)
+	gate, gateBias := weights.matrixAndBias(gateUp[0], a.Hidden, a.Block.MLPBias)
+	up, upBias := weights.matrixAndBias(gateUp[1], a.Hidden, a.Block.MLPBias)
+	w, b := weights.matrixAndBias(last, a.FFN, a.Block.MLPBias)
+	low := weights.lowRank(form, a.Names.GateUp, gateUp, h)
 	inner := a.gated(weights.withAdapter(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)),
 		weights.withAdapter(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
 	if form == models.Direct {
-		_, sum = weights.ontoBy(sum, inner, last, w, b, a.Names.OutputNorm)
+		_, sum = weights.addProductBy(sum, inner, last, w, b, a.Names.AfterMLPNorm)
 		return sum
 	}
-	if b != nil {
+	if b != nil { // a column, as inner is transposed
 		b = graph.Reshape(b, -1, 1)
 	}
-	lowest := weights.lowBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
-	return weights.added(sum, upright(form, weights.withAdapter(form, last, lowest, graph.Gemm(w, inner, b, false, false))), a.Names.OutputNorm)
+	lowest := weights.lowRankBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
+	return weights.addNormed(sum, upright(form, weights.withAdapter(form, last, lowest, graph.Gemm(w, inner, b, false, false))), a.Names.AfterMLPNorm)
 }

@@ -117,7 +117,7 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 	return a, a.checkAdapter()
 }
 
-// Geometry returns the sizes and names that a runtime needs to run the model.
+// Geometry returns the sizes, kinds of layers, cache states and names that a runtime needs to run the model.
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
 		Sizes: a.Sizes, Spare: a.compute() != models.F32 && (a.Provider != models.CPU || a.Compute.Narrow()),
@@ -128,7 +128,7 @@ func (a Architecture) Geometry() models.Geometry {
 	if a.Tied {
 		g.Head = g.Embedding
 	}
-	for _, name := range []string{a.Names.AttentionNorm, a.Names.OutputNorm} {
+	for _, name := range []string{a.Names.AfterMixerNorm, a.Names.AfterMLPNorm} {
 		if name != "" {
 			g.Normed++
 		}
@@ -148,7 +148,7 @@ func (s Shape) kinds() models.Kinds {
 		list[i].Program = slices.IndexFunc(list, func(k models.Kind) bool {
 			return (k.Window > 0) == (list[i].Window > 0) && k.Mixer == list[i].Mixer
 		})
-		list[i].Kept = s.mixer(list[i]).kept + 2*s.FFN
+		list[i].Kept = s.mixer(list[i]).storedPerToken + 2*s.FFN
 	}
 	return list
 }

@@ -33,7 +33,7 @@ func weights(c decoder.Architecture, r *rand.Rand) map[string]graphtest.Tensor {
 	add(n.Norm)
 	for i := range c.Layers {
 		for _, name := range []string{n.InputNorm, n.Q + ".weight", n.Q + ".bias", n.K + ".weight", n.K + ".bias", n.V + ".weight", n.V + ".bias", n.O + ".weight",
-			n.PostNorm, n.Gate + ".weight", n.Up + ".weight", n.Down + ".weight"} {
+			n.BeforeMLPNorm, n.Gate + ".weight", n.Up + ".weight", n.Down + ".weight"} {
 			add(c.LayerPrefix(i) + name)
 		}
 	}
@@ -125,7 +125,7 @@ func reference(c decoder.Architecture, w map[string]graphtest.Tensor, ids []int)
 			for i, v := range linear(o, prefix+n.O) {
 				x[i] += v
 			}
-			h = norm(x, prefix+n.PostNorm)
+			h = norm(x, prefix+n.BeforeMLPNorm)
 			gate, up := linear(h, prefix+n.Gate), linear(h, prefix+n.Up)
 			for i, g := range gate {
 				gate[i] = g / (1 + math.Exp(-g)) * up[i]

@@ -30,7 +30,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 		a.forProvider(g)
 		x, w, h := build(g)
 		dh := g.Float(ports.NormedGrad, "R", a.Hidden)
-		if a.Adapter != nil {
+		if a.Adapter != nil { // the norm's weight is not trained
 			g.Output(ports.StreamGradOut, graph.Gradient([]*graph.Node{h}, []*graph.Node{dh}, []*graph.Node{x})[0])
 			return
 		}
@@ -121,7 +121,7 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 		if form.Kept {
 			logits = keptLogits(g, logits)
 		}
-		m := sampling{a}.largest(logits)
+		m := sampleParts{a}.largest(logits)
 		p := graph.Exp(graph.Sub(logits, m))
 		sum := graph.ReduceSum(p, -1)
 		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)
@@ -143,12 +143,12 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 	target, wrong := graph.Build("head.target", func(g *graph.Graph) {
 		h, e := g.Float(ports.Normed, "R", d), g.Input(ports.HeadSlice, a.headType(), graph.Dims(a.Vocab, d))
 		y := g.Input(ports.Targets, models.I64, graph.Dims("R"))
-		product := graph.ReduceSum(graph.Mul(widen(graph.Cast(h, a.headType())), widen(graph.Gather(e, y))), -1)
+		product := graph.ReduceSum(graph.Mul(toFloat32(graph.Cast(h, a.headType())), toFloat32(graph.Gather(e, y))), -1)
 		logit, _ := a.capped(product, a.temperature(g))
 		g.Output(ports.TargetLogit, logit)
 	})
 	name = "head"
-	if form.Kept && !full {
+	if form.Kept && !full { // a full one reads logits of which those that are not kept are -1e30 already
 		name = "head.kept"
 	}
 	backward, failed := graph.Build(name+".backward", func(g *graph.Graph) { a.headBackward(g, form) })
@@ -167,8 +167,9 @@ func keptLogits(g *graph.Graph, logits *graph.Node) *graph.Node {
 	return graph.Where(graph.GreaterOrEqual(set, g.Scalar(1)), logits, g.Scalar(-1e30))
 }
 
-// headBackward declares a Program that computes the gradients of the final hidden states h [R,D] and of a slice
-// e [v,D] of the output matrix, from those of the R rows' log-probs and entropies.
+// headBackward declares head.backward of Head: it adds the gradients of the final hidden states h [R,D] and, without an
+// adapter, of a slice e [v,D] of the output matrix to the running ones, from those of the R rows' log-probs and
+// entropies. dlogits is p weight, to which targetGrad, w of a target in the slice, is added at the targets' places.
 func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 	a.forProvider(g)
 	d := a.Hidden
@@ -192,16 +193,16 @@ func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 		v, entropy := g.Float(ports.EntropyGrad, "R", 1), g.Float(ports.Entropy, "R", 1)
 		weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
 	}
-	at, own := g.Input(ports.TargetPlaces, models.I64, graph.Dims("R", 2)), g.Float(ports.TargetGrad, "R")
-	dlogits := graph.AddElements(graph.Mul(graph.Exp(logp), weight), at, own)
+	at, targetGrad := g.Input(ports.TargetPlaces, models.I64, graph.Dims("R", 2)), g.Float(ports.TargetGrad, "R")
+	dlogits := graph.AddElements(graph.Mul(graph.Exp(logp), weight), at, targetGrad)
 	if slope != nil {
 		dlogits = graph.Mul(dlogits, slope())
 	}
 	if a.compute() == models.BF16 { // bfloat16 has float32's range, and the gradient needs no more digits
-		short := a.narrow(dlogits)
-		g.OutputOnto(ports.NormedGradOut, graph.AddTo(dh, graph.Gemm(short, a.narrow(e), nil, false, false)), ports.NormedGrad)
+		short := a.toComputeType(dlogits)
+		g.OutputOnto(ports.NormedGradOut, graph.AddTo(dh, graph.Gemm(short, a.toComputeType(e), nil, false, false)), ports.NormedGrad)
 		if de != nil {
-			g.OutputOnto(ports.HeadSliceGradOut, graph.AddTo(de, graph.Gemm(short, a.narrow(h), nil, true, false)), ports.HeadSliceGrad)
+			g.OutputOnto(ports.HeadSliceGradOut, graph.AddTo(de, graph.Gemm(short, a.toComputeType(h), nil, true, false)), ports.HeadSliceGrad)
 		}
 		return
 	}

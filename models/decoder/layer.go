@@ -20,27 +20,27 @@ const (
 // A layer is the decoder layer under construction: an expression from x to y, and the
 // intermediate values that may be stashed.
 type layer struct {
-	weights      weights
+	weights      layerWeights
 	x, y         *graph.Node   // [N,D]
 	products     []*graph.Node // of the normed stream, [N,rows] each; of attention see attend
-	o            *graph.Node   // [B,T,H*K], of attention
-	x2, gate, up *graph.Node   // [N,D], [N,F], [N,F]
+	attentionOut *graph.Node   // [B,T,H*K]; nil of other mixers
+	x2, gate, up *graph.Node   // the stream between both halves [N,D], and two products [N,F] of its norm
 	// The products of both halves [N,D], where norms follow them.
-	attended, fed *graph.Node
-	packing       *graph.Packing
+	mixerOut, mlpOut *graph.Node
+	packing          *graph.Packing
 }
 
-// newLayer declares the inputs and writes the formula of a layer of a kind: its mixer and
-// SwiGLU, each added to the stream.
-func (a Architecture) newLayer(g *graph.Graph, number, blocks int) *layer {
-	l := &layer{weights: weights{a: a, g: g}}
-	kind, n := a.kinds()[number], a.Names
+// newLayer declares the inputs and writes the formula of a layer of the kind with a number: its mixer and
+// SwiGLU, each added to the stream. Attention takes its queries in so many blocks.
+func (a Architecture) newLayer(g *graph.Graph, kindNumber, blocks int) *layer {
+	l := &layer{weights: layerWeights{a: a, g: g}}
+	kind, n := a.kinds()[kindNumber], a.Names
 	m := a.mixer(kind)
 	l.x = g.Float(ports.Stream, "N", a.Hidden)
 	var in attentionInputs
 	if kind.Mixer == models.Attention {
 		in.pos = g.Input(ports.Positions, models.I64, graph.Dims("N", 1))
-		in.angle = a.angles(g, 0)
+		in.angle = a.angles(g, 0) // the graph has one kind of layers, so the ports have no number
 		in.mask = g.Float(maskOf(kind), "T", "T")
 	}
 	l.packing = &graph.Packing{
@@ -51,8 +51,8 @@ func (a Architecture) newLayer(g *graph.Graph, number, blocks int) *layer {
 		in.bounds = g.Input(ports.BlockBounds, models.I64, graph.Dims(blocks+1))
 	}
 	in.window = kind.Window
-	h := a.narrow(l.weights.normed(l.x, n.InputNorm))
-	low := l.weights.low(models.Direct, m.in.name, m.in.modules, h)
+	h := a.toComputeType(l.weights.normed(l.x, n.InputNorm))
+	low := l.weights.lowRank(models.Direct, m.in.name, m.in.modules, h)
 	var o *graph.Node
 	if kind.Mixer == models.Attention {
 		o = l.attend(h, low, in, blocks)
@@ -60,21 +60,21 @@ func (a Architecture) newLayer(g *graph.Graph, number, blocks int) *layer {
 		for i := range m.in.modules {
 			l.products = append(l.products, l.linear(h, m.in.modules[i], m.bias, low[i]))
 		}
-		o = a.mixed(kind, &l.weights, l.products, packed(l.packing))
+		o = a.mixByRows(kind, &l.weights, l.products, trainingRows(l.packing))
 	}
-	l.attended, l.x2 = l.weights.onto(l.x, o, m.out.modules[0], m.outBias, n.AttentionNorm)
-	h = a.narrow(l.weights.normed(l.x2, n.PostNorm))
+	l.mixerOut, l.x2 = l.weights.addProduct(l.x, o, m.out.modules[0], m.outBias, n.AfterMixerNorm)
+	h = a.toComputeType(l.weights.normed(l.x2, n.BeforeMLPNorm))
 	gateUp := a.gateUp()
-	low = l.weights.low(models.Direct, n.GateUp, gateUp, h)
+	low = l.weights.lowRank(models.Direct, n.GateUp, gateUp, h)
 	l.gate = l.linear(h, gateUp[0], a.Block.MLPBias, low[0])
 	l.up = l.linear(h, gateUp[1], a.Block.MLPBias, low[1])
-	l.fed, l.y = l.weights.onto(l.x2, a.gated(l.gate, l.up), module{n.Down, a.Hidden}, a.Block.MLPBias, n.OutputNorm)
+	l.mlpOut, l.y = l.weights.addProduct(l.x2, a.gated(l.gate, l.up), module{n.Down, a.Hidden}, a.Block.MLPBias, n.AfterMLPNorm)
 	return l
 }
 
 // linear is the product of a module and x [N,D], with its low-rank product low, which may be nil.
 func (l *layer) linear(x *graph.Node, m module, bias bool, low *graph.Node) *graph.Node {
-	w, b := l.weights.product(m, l.weights.a.Hidden, bias)
+	w, b := l.weights.matrixAndBias(m, l.weights.a.Hidden, bias)
 	return l.weights.withAdapter(models.Direct, m, low, graph.Linear(x, w, b))
 }
 
@@ -85,22 +85,23 @@ type attentionInputs struct {
 	angle
 }
 
-// attend is attention [N,H*K] for the normed stream h [N,D]. It keeps queries, keys and
-// values: turned, unless a norm comes before the turn or a gate is a part of the queries.
+// attend is attention [N,H*K] for the normed stream h [N,D]. low has the low-rank products of queries, keys and values,
+// nil where there is none. It sets l.products to queries, keys and values as the backward pass reads them: turned,
+// unless a norm, whose gradient needs its operand, comes before the turn, or a gate is a part of the queries.
 func (l *layer) attend(h *graph.Node, low []*graph.Node, in attentionInputs, blocks int) *graph.Node {
 	a := l.weights.a
 	qkv, b := a.qkv(), a.Block
 	// turn norms the heads if the block has QKNorm, and applies the rotary embedding.
 	turn := func(x *graph.Node, normName string, heads int) *graph.Node {
-		wide := widen(x)
+		wide := toFloat32(x)
 		if b.QKNorm {
 			wide = a.normHeads(wide, l.weights.norm(normName, a.normWidth(heads)))
 		}
 		wide = graph.Rotary(wide, in.pos, in.cos, in.sin, heads)
-		if b.QueryScale != 0 && normName == a.Names.QNorm {
+		if b.QueryScale != 0 && normName == a.Names.QNorm { // not for keys
 			wide = graph.Mul(wide, a.queryScale(in.pos))
 		}
-		return a.narrow(wide)
+		return a.toComputeType(wide)
 	}
 	var gate *graph.Node
 	keptQ := l.linear(h, qkv[0], b.QKVBias, low[0])
@@ -119,9 +120,9 @@ func (l *layer) attend(h *graph.Node, low []*graph.Node, in attentionInputs, blo
 	}
 	l.products = []*graph.Node{keptQ, keptK, l.linear(h, qkv[2], b.QKVBias, low[2])}
 	unpack := l.packing.Unpack
-	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), unpack(k), unpack(l.products[2]), in.mask, in.bounds,
+	l.attentionOut = graph.CausalAttention(l.packing.UnpackOnce(q), unpack(k), unpack(l.products[2]), in.mask, in.bounds,
 		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: b.AttentionCap, Window: in.window, Blocks: blocks, InTurn: a.forGPU()})
-	return a.throughGate(l.packing.Pack(l.o), gate)
+	return a.throughGate(l.packing.Pack(l.attentionOut), gate)
 }
 
 // queriesAndGate splits the product x [N,2*H*K] of queries and an OutputGate, which each head
@@ -136,7 +137,7 @@ func (a Architecture) throughGate(x, gate *graph.Node) *graph.Node {
 	if gate == nil {
 		return x
 	}
-	return a.narrow(graph.Mul(widen(x), graph.Sigmoid(widen(gate))))
+	return a.toComputeType(graph.Mul(toFloat32(x), graph.Sigmoid(toFloat32(gate))))
 }
 
 // angle is the inputs for the angles of a kind of layers: [P,n/2], for the first n elements
@@ -173,7 +174,7 @@ func (a Architecture) queryScale(pos *graph.Node) *graph.Node {
 // gated is the product of the gate's activation and up.
 func (a Architecture) gated(gate, up *graph.Node) *graph.Node {
 	if a.Block.GELU {
-		return a.narrow(graph.GeGLU(widen(gate), widen(up)))
+		return a.toComputeType(graph.GeGLU(toFloat32(gate), toFloat32(up)))
 	}
 	return graph.SwiGLU(gate, up)
 }
@@ -215,39 +216,39 @@ func addGradient(g *graph.Graph, weight, running, d *graph.Node) {
 	g.OutputOnto(updatedPrefix+weight.Name(), graph.AddTo(running, d), running.Name())
 }
 
-// weights declares the weights of a layer as inputs of a graph.
-type weights struct {
+// layerWeights declares the weights of a layer as inputs of a graph.
+type layerWeights struct {
 	a      Architecture
 	g      *graph.Graph
 	prefix string // the beginning of the inputs' names
 	// trained are the weights that get gradients, in the order of the inputs: all, or
 	// only the adapter's if there is one.
 	trained []*graph.Node
-	// widened are matrices of a Base of fewer bits that have been cast already, by name.
-	widened map[string]*graph.Node
+	// castAlready are the matrices of a Base of fewer bits that have been cast already, by name.
+	castAlready map[string]*graph.Node
 }
 
-// widen casts matrices of a Base of fewer bits before anything that they are multiplied with
+// castBase casts matrices of a Base of fewer bits before anything that they are multiplied with
 // is computed. ONNX Runtime goes through a graph from its end and, of a node's operands,
 // first to the one that was made last: a cast that is made after the other operand would
 // run before the layers below, and its result would stay in memory while they run.
-func (w *weights) widen(in int, parts ...module) {
+func (w *layerWeights) castBase(in int, parts ...module) {
 	for _, m := range parts {
 		if w.a.Compute.Narrow() {
-			w.widened[m.name] = w.matrix(m, in)
+			w.castAlready[m.name] = w.matrix(m, in)
 		}
 	}
 }
 
 // matrix declares the matrix of a module and returns it in the type of the products.
-func (w *weights) matrix(m module, in int) *graph.Node {
+func (w *layerWeights) matrix(m module, in int) *graph.Node {
 	if models.BlockOf(w.a.Base) == 0 {
 		return graph.Cast(w.input(m.name+".weight", w.a.matrixType(), m.rows, in), w.a.compute())
 	}
-	return w.a.held(w.g, w.prefix+m.name+".weight", m.rows, in, nil, w.a.compute()) // it has no gradient, even without an adapter
+	return w.a.baseMatrix(w.g, w.prefix+m.name+".weight", m.rows, in, nil, w.a.compute()) // it has no gradient, even without an adapter
 }
 
-func (w *weights) input(name string, elem models.DType, sizes ...any) *graph.Node {
+func (w *layerWeights) input(name string, elem models.DType, sizes ...any) *graph.Node {
 	n := parameter(w.g, w.prefix+name, elem, sizes...)
 	if w.a.Adapter == nil {
 		w.trained = append(w.trained, n)
@@ -256,7 +257,7 @@ func (w *weights) input(name string, elem models.DType, sizes ...any) *graph.Nod
 }
 
 // norm declares the weight of an RMSNorm, which is float32, and returns what it multiplies by.
-func (w *weights) norm(name string, size int) *graph.Node {
+func (w *layerWeights) norm(name string, size int) *graph.Node {
 	return w.a.plusOne(w.input(name, models.F32, size))
 }
 
@@ -268,17 +269,17 @@ func (a Architecture) plusOne(w *graph.Node) *graph.Node {
 }
 
 // normed is the RMSNorm of x [N,D] whose weight has a name; without one it is x.
-func (w *weights) normed(x *graph.Node, name string) *graph.Node {
+func (w *layerWeights) normed(x *graph.Node, name string) *graph.Node {
 	if name == "" {
 		return x
 	}
 	return graph.RMSNorm(x, w.norm(name, w.a.Hidden), w.a.RMSEps)
 }
 
-// product declares the matrix [rows,in] of a module and its bias [rows], nil if it has
+// matrixAndBias declares the matrix [rows,in] of a module and its bias [rows], nil if it has
 // none, and returns them in the type of the products.
-func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.Node) {
-	if matrix = w.widened[m.name]; matrix == nil {
+func (w *layerWeights) matrixAndBias(m module, in int, bias bool) (matrix, offset *graph.Node) {
+	if matrix = w.castAlready[m.name]; matrix == nil {
 		matrix = w.matrix(m, in)
 	}
 	if bias {
@@ -286,25 +287,25 @@ func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.No
 		if w.a.Compute.Narrow() {
 			held = models.F32
 		}
-		offset = w.a.narrow(w.input(m.name+".bias", held, m.rows))
+		offset = w.a.toComputeType(w.input(m.name+".bias", held, m.rows))
 	}
 	return matrix, offset
 }
 
-// onto is the float32 stream + the product y of a module and x [N,in], or what the norm of a
-// name makes of y. It also returns y if a norm follows.
-func (w *weights) onto(stream, x *graph.Node, m module, bias bool, norm string) (y, sum *graph.Node) {
-	matrix, offset := w.product(m, x.Shape()[1].N, bias)
-	return w.ontoBy(stream, x, m, matrix, offset, norm)
+// addProduct returns sum, the float32 stream + the product y of a module and x [N,in], or what the norm of that name
+// makes of y. It also returns y if a norm or a ResidualScale follows; else nil.
+func (w *layerWeights) addProduct(stream, x *graph.Node, m module, bias bool, norm string) (y, sum *graph.Node) {
+	matrix, offset := w.matrixAndBias(m, x.Shape()[1].N, bias)
+	return w.addProductBy(stream, x, m, matrix, offset, norm)
 }
 
-// ontoBy is onto, with weights of the module that are declared already.
-func (w *weights) ontoBy(stream, x *graph.Node, m module, matrix, offset *graph.Node, norm string) (y, sum *graph.Node) {
-	low := func() *graph.Node { return w.low(models.Direct, m.name, []module{m}, x)[0] }
+// addProductBy is addProduct with weights of the module that are declared already.
+func (w *layerWeights) addProductBy(stream, x *graph.Node, m module, matrix, offset *graph.Node, norm string) (y, sum *graph.Node) {
+	low := func() *graph.Node { return w.lowRank(models.Direct, m.name, []module{m}, x)[0] }
 	if norm != "" || w.a.Block.ResidualScale != 0 {
 		y = graph.Linear(x, matrix, offset)
 		y = w.withAdapter(models.Direct, m, low(), y)
-		return y, w.added(stream, y, norm)
+		return y, w.addNormed(stream, y, norm)
 	}
 	sum = w.a.plus(stream, x, matrix, offset)
 	if low := low(); low != nil {
@@ -313,9 +314,9 @@ func (w *weights) ontoBy(stream, x *graph.Node, m module, matrix, offset *graph.
 	return nil, sum
 }
 
-// added is the stream + what the norm of a name and the ResidualScale make of y [N,D].
-func (w *weights) added(stream, y *graph.Node, norm string) *graph.Node {
-	y = w.normed(widen(y), norm)
+// addNormed is the stream + what the norm of a name and the ResidualScale make of y [N,D].
+func (w *layerWeights) addNormed(stream, y *graph.Node, norm string) *graph.Node {
+	y = w.normed(toFloat32(y), norm)
 	if r := w.a.Block.ResidualScale; r != 0 {
 		y = graph.Mul(y, w.g.Scalar(r))
 	}
@@ -327,27 +328,29 @@ func (a Architecture) plus(stream, x, w, b *graph.Node) *graph.Node {
 	if b == nil && a.compute() == models.F32 {
 		return graph.Gemm(x, w, stream, false, true)
 	}
-	return graph.Add(stream, widen(graph.Linear(x, w, b)))
+	return graph.Add(stream, toFloat32(graph.Linear(x, w, b)))
 }
 
-// stash returns the values besides x that a full layer stores, in the order of the ports.
-func (l *layer) stash(full bool) (names []string, values []*graph.Node) {
+// stored returns the values besides x that a full layer stores for its backward pass, with their names, in the order of
+// the ports; none of a layer that is not full, which is computed again. Where a norm follows the last product of a half,
+// that product is stored, too.
+func (l *layer) stored(full bool) (names []string, values []*graph.Node) {
 	if !full {
 		return nil, nil
 	}
-	if l.o != nil {
-		names, values = []string{"q", "k", "v", "o"}, append(l.products[:3:3], l.o)
+	if l.attentionOut != nil { // attention; a layer with another mixer has other products
+		names, values = []string{"q", "k", "v", "o"}, append(l.products[:3:3], l.attentionOut)
 	} else {
 		for i, p := range l.products {
 			names, values = append(names, fmt.Sprintf("product%d", i)), append(values, p)
 		}
 	}
 	names, values = append(names, "x2", "gate", "up"), append(values, l.x2, l.gate, l.up)
-	if l.weights.a.Names.AttentionNorm != "" {
-		names, values = append(names, "attended"), append(values, l.attended)
+	if l.weights.a.Names.AfterMixerNorm != "" {
+		names, values = append(names, "attended"), append(values, l.mixerOut)
 	}
-	if l.weights.a.Names.OutputNorm != "" {
-		names, values = append(names, "fed"), append(values, l.fed)
+	if l.weights.a.Names.AfterMLPNorm != "" {
+		names, values = append(names, "fed"), append(values, l.mlpOut)
 	}
 	return names, values
 }
@@ -376,7 +379,7 @@ func (a Architecture) layerForward(kind int, full bool, blocks int) func(g *grap
 		a.forProvider(g)
 		l := a.newLayer(g, kind, blocks)
 		g.Output(ports.StreamOut, l.y)
-		names, values := l.stash(full)
+		names, values := l.stored(full)
 		for i, n := range names {
 			g.Use(n, models.Use{Role: models.Kept})
 			g.Output(n, values[i])
@@ -384,7 +387,8 @@ func (a Architecture) layerForward(kind int, full bool, blocks int) func(g *grap
 	}
 }
 
-// layerBackward returns what declares layer.backward of Layer.
+// layerBackward returns what declares layer.backward of Layer: the forward expression again, in which a full layer reads
+// the values that it stored as inputs, and its gradients for x and for what is trained.
 func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		a.forProvider(g)
@@ -393,10 +397,10 @@ func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *gra
 		l.packing.Copies = g.Input(ports.TokenCopies, models.I64, graph.Dims("M", "J"))
 		l.packing.Copied = g.Float(ports.TokenCopied, "M", 1, "J")
 		dy := g.Float(ports.StreamGrad, "N", a.Hidden)
-		names, values := l.stash(full)
+		names, values := l.stored(full)
 		for i, n := range names {
 			g.Use(n, models.Use{Role: models.Kept})
-			values[i].Stash(g.Input(n, values[i].Elem(), values[i].Shape()))
+			values[i].Stash(g.Input(n, values[i].Elem(), values[i].Shape())) // the input takes the value's place
 		}
 		d := graph.Gradient([]*graph.Node{l.y}, []*graph.Node{dy}, append([]*graph.Node{l.x}, l.weights.trained...))
 		g.Output(ports.StreamGradOut, d[0])

@@ -52,15 +52,15 @@ func (s Shape) fused() []models.Fused {
 		norm(n.InputNorm, d)
 		m := s.mixer(s.kind(i))
 		product(m.in.name, d, m.bias, m.in.modules...)
-		for _, v := range m.vectors {
+		for _, v := range m.otherWeights {
 			table = append(table, models.Plain(prefix+v.Name, v.Shape...))
 		}
-		product(m.out.name, m.out.width, m.outBias, m.out.modules...)
-		norm(n.AttentionNorm, d)
-		norm(n.PostNorm, d)
+		product(m.out.name, m.out.inputWidth, m.outBias, m.out.modules...)
+		norm(n.AfterMixerNorm, d)
+		norm(n.BeforeMLPNorm, d)
 		product(n.GateUp, d, b.MLPBias, s.gateUp()...)
 		product(n.Down, s.FFN, b.MLPBias, module{n.Down, d})
-		norm(n.OutputNorm, d)
+		norm(n.AfterMLPNorm, d)
 	}
 	table = append(table, models.Plain(n.Norm, d))
 	if !s.Tied {

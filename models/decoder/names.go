@@ -11,11 +11,11 @@ type names struct {
 
 	// Names of tensors: the norms in front of attention and of SwiGLU, and those of what
 	// they add to the stream. The layers of a family lack the norms without a name.
-	InputNorm, PostNorm       string
-	AttentionNorm, OutputNorm string
-	QNorm, KNorm              string // names of tensors, if the Block has them
-	Q, K, V, O                string
-	Gate, Up, Down            string
+	InputNorm, BeforeMLPNorm     string
+	AfterMixerNorm, AfterMLPNorm string
+	QNorm, KNorm                 string // names of tensors, if the Block has them
+	Q, K, V, O                   string
+	Gate, Up, Down               string
 	// Modules of layers with a convolution, of which Conv is not a product.
 	ConvIn, Conv, ConvOut string
 	// Modules of layers with the delta rule, of which DeltaConv is not a product, and tensors:
@@ -48,7 +48,7 @@ func (n names) Within(body, head, path string, beside ...string) names {
 var LlamaNames = names{
 	Embedding: "model.embed_tokens.weight", Norm: "model.norm.weight", Head: "lm_head.weight",
 	Layer:     "model.layers.%d.",
-	InputNorm: "input_layernorm.weight", PostNorm: "post_attention_layernorm.weight",
+	InputNorm: "input_layernorm.weight", BeforeMLPNorm: "post_attention_layernorm.weight",
 	QNorm: "self_attn.q_norm.weight", KNorm: "self_attn.k_norm.weight",
 	Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj",
 	Gate: "mlp.gate_proj", Up: "mlp.up_proj", Down: "mlp.down_proj",

@@ -39,7 +39,7 @@ import (
 // that type, and those for biases are float32. A layer converts its matrices to the type of the
 // products while it runs; on a CPU operators of our own do so within the products.
 
-// checkBase reports an impossible Base.
+// checkBase reports a Base that the Programs cannot read, alone or with the Compute's Type and Provider.
 func (a Architecture) checkBase() error {
 	c := a.Compute
 	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16, models.I8, models.NF4}, c.Base) ||
@@ -49,9 +49,9 @@ func (a Architecture) checkBase() error {
 	if block := models.BlockOf(c.Base); block > 0 {
 		for _, k := range a.kinds() {
 			for _, o := range a.operands(k) {
-				if o.width%block != 0 {
+				if o.inputWidth%block != 0 {
 					held := map[models.DType]string{models.I8: "int8", models.NF4: "nf4"}[c.Base]
-					return fmt.Errorf("a base in %s has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", held, block, o.name, o.width)
+					return fmt.Errorf("a base in %s has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", held, block, o.name, o.inputWidth)
 				}
 			}
 		}
@@ -67,11 +67,11 @@ func (a Architecture) matrixType() models.DType {
 	return a.compute()
 }
 
-// narrow casts x to the type of the layers' products.
-func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a.compute()) }
+// toComputeType casts x to the type of the layers' products.
+func (a Architecture) toComputeType(x *graph.Node) *graph.Node { return graph.Cast(x, a.compute()) }
 
-// widen casts x to float32.
-func widen(x *graph.Node) *graph.Node { return graph.Cast(x, models.F32) }
+// toFloat32 casts x to float32.
+func toFloat32(x *graph.Node) *graph.Node { return graph.Cast(x, models.F32) }
 
 // Copied implements models.Architecture: the layers, but those that are Held, and a head in 16 bits,
 // which lies before or behind them.
@@ -136,7 +136,7 @@ func (a Architecture) embeddingType() models.DType {
 func (a Architecture) sampledHead(g *graph.Graph) *graph.Node {
 	name := a.Geometry().Head
 	if a.holdsHead() {
-		return a.held(g, name, a.Vocab, a.Hidden, nil, a.headType())
+		return a.baseMatrix(g, name, a.Vocab, a.Hidden, nil, a.headType())
 	}
 	return parameter(g, name, a.headType(), a.Vocab, a.Hidden)
 }
@@ -144,16 +144,16 @@ func (a Architecture) sampledHead(g *graph.Graph) *graph.Node {
 // embedding returns the rows [...,D] of the embedding of tokens, in float32.
 func (a Architecture) embedding(g *graph.Graph, ids *graph.Node) *graph.Node {
 	if a.holdsHead() && a.Tied {
-		return widen(a.held(g, a.Names.Embedding, a.Vocab, a.Hidden, ids, a.embeddingType()))
+		return toFloat32(a.baseMatrix(g, a.Names.Embedding, a.Vocab, a.Hidden, ids, a.embeddingType()))
 	}
-	return widen(graph.Gather(parameter(g, a.Names.Embedding, a.embeddingType(), a.Vocab, a.Hidden), ids))
+	return toFloat32(graph.Gather(parameter(g, a.Names.Embedding, a.embeddingType(), a.Vocab, a.Hidden), ids))
 }
 
-// held declares a matrix [rows,in] that the Base holds and returns it in a type, or those of its
-// rows that ids name, one after the other. A type of 16 bits is cast without float32 between, which
-// would hide from products what they read.
-func (a Architecture) held(g *graph.Graph, name string, rows, in int, ids *graph.Node, to models.DType) *graph.Node {
-	taken := func(elem models.DType, name string, in int) *graph.Node {
+// baseMatrix declares a matrix [rows,in] that the Base holds, with its scales if it has any, and returns
+// it in the type to: all rows if ids is nil, else those that ids name, one after the other. A type of 16
+// bits is cast without float32 between, which would hide from products what they read.
+func (a Architecture) baseMatrix(g *graph.Graph, name string, rows, in int, ids *graph.Node, to models.DType) *graph.Node {
+	declared := func(elem models.DType, name string, in int) *graph.Node {
 		x := parameter(g, name, elem, rows, in)
 		if ids != nil {
 			return graph.Reshape(graph.Gather(x, ids), -1, in)
@@ -162,19 +162,19 @@ func (a Architecture) held(g *graph.Graph, name string, rows, in int, ids *graph
 	}
 	count := rows
 	if ids != nil {
-		count = -1
+		count = -1 // as many as ids, for Reshape to infer
 	}
 	block := models.BlockOf(a.Base)
 	var x *graph.Node
 	switch {
 	case block == 0:
-		return graph.Cast(taken(a.Base, name, in), to)
-	case a.Base == models.NF4:
-		x = graph.Gather(g.Floats(graph.Dims(256, 2), models.NF4Pairs()...), graph.Cast(taken(models.U8, name, in/2), models.I64))
+		return graph.Cast(declared(a.Base, name, in), to)
+	case a.Base == models.NF4: // each byte looks up its two numbers
+		x = graph.Gather(g.Floats(graph.Dims(256, 2), models.NF4Pairs()...), graph.Cast(declared(models.U8, name, in/2), models.I64))
 	default:
-		x = widen(taken(models.I8, name, in))
+		x = toFloat32(declared(models.I8, name, in))
 	}
-	scales := taken(models.F32, name+models.ScaleSuffix, in/block)
+	scales := declared(models.F32, name+models.ScaleSuffix, in/block)
 	scaled := graph.Mul(graph.Reshape(x, count, in/block, block), graph.Reshape(scales, count, in/block, 1))
 	return graph.Cast(graph.Reshape(scaled, count, in), to)
 }
@@ -182,7 +182,7 @@ func (a Architecture) held(g *graph.Graph, name string, rows, in int, ids *graph
 // logits is the float32 product of h [R,D] and the head e [v,D], which are rounded to the head's
 // type.
 func (a Architecture) logits(form models.Form, h, e *graph.Node) *graph.Node {
-	return product(form, widen(graph.Cast(h, a.headType())), widen(e), nil)
+	return product(form, toFloat32(graph.Cast(h, a.headType())), toFloat32(e), nil)
 }
 
 // GradNorm sums the squares of g [n]: the output "sum" has no dimensions. In float16,

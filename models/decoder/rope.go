@@ -9,42 +9,42 @@ import (
 
 // A rope is the rotary embedding as a config.json states it.
 type rope struct {
-	theta float64
-	part  float64 // the part of a head that is turned; 0 stands for all of it
-	// scaled changes the frequencies of the first n elements of a head; nil without scaling.
-	scaled func(n int, frequencies []float64)
-	scale  float64 // multiplies cosines and sines; 0 stands for 1
-	// longest is the longest row that the frequencies are for; 0 if they are for all.
-	longest   int
-	positions float64 // max_position_embeddings
+	theta       float64
+	turnedShare float64 // the part of a head that is turned; 0 stands for all of it
+	// scaleFrequencies changes the frequencies of the first n elements of a head; nil without scaling.
+	scaleFrequencies func(n int, frequencies []float64)
+	scale            float64 // multiplies cosines and sines; 0 stands for 1
+	// trainedLength is the length of the longest row that the frequencies are for; 0 if they are for all.
+	trainedLength int
+	positions     float64 // max_position_embeddings
 }
 
 // readRope looks where transformers looks, in its order: rope_scaling, else
 // rope_parameters; if neither has a base, it is rope_theta, else s.RopeTheta. An
-// original_max_position_embeddings outside of the object overrides one in it. kind is "",
-// or one of layer_types, which rope_parameters may have an object for.
+// original_max_position_embeddings outside of the object overrides one in it. kind is the
+// layers' name in layer_types, for which the object may have an object of its own.
 func readRope(c *models.ConfigFile, s Shape, kind string) rope {
-	stated := rope{theta: c.Number("rope_theta", s.RopeTheta), part: s.PartialRotary, positions: float64(s.MaxPositions)}
+	stated := rope{theta: c.Number("rope_theta", s.RopeTheta), turnedShare: s.PartialRotary, positions: float64(s.MaxPositions)}
 	if s.PartialRotary != 0 {
-		stated.part = c.Number("partial_rotary_factor", s.PartialRotary)
+		stated.turnedShare = c.Number("partial_rotary_factor", s.PartialRotary)
 	} else {
 		c.Only("partial_rotary_factor", "1")
 	}
-	found := stated
+	found := stated                                                   // without an object
 	for _, key := range []string{"rope_parameters", "rope_scaling"} { // if both exist, the second counts
 		r := c.Object(key)
-		if r != nil && s.ownRopes() && slices.ContainsFunc(layerTypes, r.Has) {
-			if r = r.Object(kind); r == nil { // this kind has a plain one
+		if r != nil && s.hasWindowRope() && slices.ContainsFunc(layerTypes, r.Has) {
+			if r = r.Object(kind); r == nil { // it has one for other layers only
 				found = stated
 				continue
 			}
 		}
 		if r != nil && len(r.Keys()) > 0 {
-			found = stated.read(c, r)
+			found = stated.readObject(c, r)
 		}
 	}
-	if found.part < 0 || found.part > 1 {
-		c.Fail("partial_rotary_factor (%g) must be above 0 and at most 1", found.part)
+	if found.turnedShare < 0 || found.turnedShare > 1 {
+		c.Fail("partial_rotary_factor (%g) must be above 0 and at most 1", found.turnedShare)
 	}
 	return found
 }
@@ -58,16 +58,17 @@ func RopeObject(c *models.ConfigFile) *models.ConfigFile {
 	return c.Object("rope_parameters")
 }
 
-// read returns the rotary embedding that r, an object in the config.json c, states; s has what holds without
-// it. Members that would change the computation in another way are errors.
-func (s rope) read(c, r *models.ConfigFile) rope {
+// readObject returns the rotary embedding that r, an object in the config.json c, states; s has what holds without
+// it. A turnedShare of 0 says that the family has only heads that turn as a whole. Members that would change the
+// computation in another way are errors.
+func (s rope) readObject(c, r *models.ConfigFile) rope {
 	typeKey := "rope_type"
 	if !r.Has(typeKey) {
 		typeKey = "type"
 	}
 	kind := "default"
 	r.Decode(typeKey, &kind, "a string")
-	if s.part != 0 && slices.Contains([]string{"su", "yarn"}, kind) && r.Has("short_factor") {
+	if s.turnedShare != 0 && slices.Contains([]string{"su", "yarn"}, kind) && r.Has("short_factor") {
 		kind = "longrope" // as Phi-3 and later models spell it
 	}
 	known, ok := scalings[kind]
@@ -80,10 +81,10 @@ func (s rope) read(c, r *models.ConfigFile) rope {
 			r.Fail("%s %.60s is not supported with %q rotary embeddings", key, r.JSON(key), kind)
 		}
 	}
-	if s.part == 0 {
+	if s.turnedShare == 0 {
 		r.Only("partial_rotary_factor", "1")
 	} else {
-		s.part = r.Number("partial_rotary_factor", s.part)
+		s.turnedShare = r.Number("partial_rotary_factor", s.turnedShare)
 	}
 	s.theta = r.Number("rope_theta", s.theta)
 	if known.read != nil {
@@ -137,7 +138,7 @@ func factorOf(r *models.ConfigFile, kind string) float64 {
 // readLinear reads "linear", in which all turns are factor times slower.
 func readLinear(_, r *models.ConfigFile, s *rope) {
 	factor := factorOf(r, "linear")
-	s.scaled = func(_ int, f []float64) {
+	s.scaleFrequencies = func(_ int, f []float64) {
 		for i := range f {
 			f[i] /= factor
 		}
@@ -160,7 +161,7 @@ func readLlama3(c, r *models.ConfigFile, s *rope) {
 		r.Fail("low_freq_factor (%g) must be positive and below high_freq_factor (%g)", low, high)
 	}
 	original := originalOf(c, r, 0)
-	s.scaled = func(_ int, f []float64) {
+	s.scaleFrequencies = func(_ int, f []float64) {
 		for i, turn := range f {
 			turns := original * turn / (2 * math.Pi) // number of turns within the original positions
 			keep := min(1, max(0, (turns-low)/(high-low)))
@@ -188,7 +189,7 @@ func readYarn(c, r *models.ConfigFile, s *rope) {
 	if r.Err() == nil && !(slow > 0 && fast >= slow) {
 		r.Fail("beta_slow (%g) must be positive and at most beta_fast (%g)", slow, fast)
 	}
-	grown := func(k float64) float64 {
+	grown := func(k float64) float64 { // the paper's factor of cosines and sines, by the logarithm of factor
 		if factor <= 1 {
 			return 1
 		}
@@ -199,7 +200,7 @@ func readYarn(c, r *models.ConfigFile, s *rope) {
 		s.scale = grown(m) / grown(all)
 	}
 	s.scale = r.Number("attention_factor", s.scale)
-	s.scaled = func(n int, f []float64) {
+	s.scaleFrequencies = func(n int, f []float64) {
 		at := func(turns float64) float64 { // the pair that turns so often
 			return float64(n) * math.Log(original/(turns*2*math.Pi)) / (2 * math.Log(theta))
 		}
@@ -208,7 +209,7 @@ func readYarn(c, r *models.ConfigFile, s *rope) {
 			low, high = math.Floor(low), math.Ceil(high)
 		}
 		low, high = max(low, 0), min(high, float64(n-1))
-		if low == high {
+		if low == high { // nothing divides by 0
 			high += 0.001
 		}
 		for i := range f {
@@ -235,14 +236,14 @@ func readLongrope(c, r *models.ConfigFile, s *rope) {
 		}
 	}
 	short, original := lists[0], originalOf(c, r, 0)
-	if factor := s.positions / original; factor > 1 {
+	if factor := s.positions / original; factor > 1 { // so many times more positions than at first
 		s.scale = math.Sqrt(1 + math.Log(factor)/math.Log(original))
 	}
 	s.scale = r.Number("attention_factor", s.scale)
-	if !slices.Equal(short, lists[1]) {
-		s.longest = int(original)
+	if !slices.Equal(short, lists[1]) { // the long list, which would count for longer rows, is not used
+		s.trainedLength = int(original)
 	}
-	s.scaled = func(n int, f []float64) {
+	s.scaleFrequencies = func(n int, f []float64) {
 		if len(short) != n/2 {
 			r.Fail("short_factor has %d numbers, %d elements of each head are turned (partial_rotary_factor): it takes half as many", len(short), n)
 			return
@@ -257,15 +258,15 @@ func readLongrope(c, r *models.ConfigFile, s *rope) {
 // transformers has them, and the factor of their cosines and sines.
 func (s rope) table(headDim int) (frequencies []float32, scale float32) {
 	n := headDim
-	if s.part != 0 {
-		n = int(float64(headDim)*s.part) / 2 * 2
+	if s.turnedShare != 0 {
+		n = int(float64(headDim)*s.turnedShare) / 2 * 2
 	}
 	f := make([]float64, n/2)
 	for i := range f {
 		f[i] = 1 / math.Pow(s.theta, float64(2*i)/float64(n))
 	}
-	if s.scaled != nil {
-		s.scaled(n, f)
+	if s.scaleFrequencies != nil {
+		s.scaleFrequencies(n, f)
 	}
 	for _, x := range f {
 		frequencies = append(frequencies, float32(x))
@@ -276,8 +277,10 @@ func (s rope) table(headDim int) (frequencies []float32, scale float32) {
 	return frequencies, scale
 }
 
-// layerTypes are the names that layer_types has for layers with attention.
-var layerTypes = []string{"full_attention", "sliding_attention"}
+// Names that layer_types has for layers with attention, and the list of them.
+const fullAttention, slidingAttention = "full_attention", "sliding_attention"
+
+var layerTypes = []string{fullAttention, slidingAttention}
 
 // A Sliding says which layers of a family may have a window.
 type Sliding struct {
@@ -291,33 +294,35 @@ type Sliding struct {
 	Theta float64
 }
 
-// readKinds reads which layers have a window and which rotary embeddings they have.
+// readKinds reads which layers have a window or no attention and which rotary embeddings they have. It sets Kinds, one
+// for each name of layer_types that occurs, KindOf, which is nil for a single kind, RopeTheta, and MaxPositions with Short
+// where the frequencies are for shorter rows.
 func readKinds(c *models.ConfigFile, s Shape) Shape {
-	full := readRope(c, s, layerTypes[0])
-	s.RopeTheta = full.theta
-	if full.longest > 0 && full.longest < s.MaxPositions {
-		s.MaxPositions, s.Short = full.longest, true
+	fullRope := readRope(c, s, fullAttention)
+	s.RopeTheta = fullRope.theta
+	if fullRope.trainedLength > 0 && fullRope.trainedLength < s.MaxPositions {
+		s.MaxPositions, s.Short = fullRope.trainedLength, true
 	}
 	types, window := readLayerTypes(c, s)
-	if c.Err() != nil || s.Kinds != nil {
+	if c.Err() != nil {
 		return s
 	}
-	local := full
-	if s.ownRopes() {
-		plain := s
-		if plain.Sliding.Theta != 0 {
-			plain.RopeTheta = plain.Sliding.Theta
+	windowRope := fullRope
+	if s.hasWindowRope() {
+		plainShape := s // but for the base of layers with a window
+		if plainShape.Sliding.Theta != 0 {
+			plainShape.RopeTheta = plainShape.Sliding.Theta
 		}
-		local = readLocalRope(c, plain)
+		windowRope = readWindowRope(c, plainShape)
 	}
 	s.KindOf = nil
-	seen := map[string]int{}
+	kindNumbers := map[string]int{}
 	for _, name := range types {
-		if _, ok := seen[name]; !ok {
-			seen[name] = len(s.Kinds)
-			k, by := models.Kind{}, full
-			if name == layerTypes[1] {
-				k.Window, by = window, local
+		if _, ok := kindNumbers[name]; !ok {
+			kindNumbers[name] = len(s.Kinds)
+			k, angles := models.Kind{}, fullRope
+			if name == slidingAttention {
+				k.Window, angles = window, windowRope
 				if window >= s.MaxPositions { // no row is longer
 					k.Window = 0
 				}
@@ -325,10 +330,10 @@ func readKinds(c *models.ConfigFile, s Shape) Shape {
 			if s.Other != nil && name == s.Other.Type {
 				k.Mixer = s.Other.Mixer
 			}
-			k.Frequencies, k.Scale = by.table(s.HeadDim)
+			k.Frequencies, k.Scale = angles.table(s.HeadDim)
 			s.Kinds = append(s.Kinds, k)
 		}
-		s.KindOf = append(s.KindOf, seen[name])
+		s.KindOf = append(s.KindOf, kindNumbers[name])
 	}
 	if len(s.Kinds) == 1 {
 		s.KindOf = nil
@@ -336,35 +341,35 @@ func readKinds(c *models.ConfigFile, s Shape) Shape {
 	return s
 }
 
-// ownRopes says whether layers with a window have a rotary embedding of their own.
-func (s Shape) ownRopes() bool { return s.Sliding != nil && s.Sliding.Plain }
+// hasWindowRope says whether layers with a window have a rotary embedding of their own.
+func (s Shape) hasWindowRope() bool { return s.Sliding != nil && s.Sliding.Plain }
 
-// readLocalRope reads the rotary embedding of layers with a window.
-func readLocalRope(c *models.ConfigFile, s Shape) rope {
-	plain := rope{theta: s.RopeTheta, part: s.PartialRotary, positions: float64(s.MaxPositions)}
+// readWindowRope reads the rotary embedding of layers with a window.
+func readWindowRope(c *models.ConfigFile, s Shape) rope {
+	plain := rope{theta: s.RopeTheta, turnedShare: s.PartialRotary, positions: float64(s.MaxPositions)}
 	if r := c.Object("rope_parameters"); r != nil {
-		if own := r.Object(layerTypes[1]); own != nil {
-			return plain.read(c, own)
+		if own := r.Object(slidingAttention); own != nil {
+			return plain.readObject(c, own)
 		}
 	}
 	return plain
 }
 
-// readLayerTypes returns the type of each layer, and the window of those that have one.
+// readLayerTypes returns the type of each layer, as layer_types states it or else by the family's rule (s.Other and
+// s.Sliding), and the window of the sliding ones; 0 is none.
 func readLayerTypes(c *models.ConfigFile, s Shape) (types []string, window int) {
-	full, sliding := layerTypes[0], layerTypes[1]
-	if s.Sliding != nil && c.JSON("sliding_window") == nil {
+	if s.Sliding != nil && c.JSON("sliding_window") == nil { // the key is absent
 		window = s.Sliding.Default
 	} else if s.Sliding != nil {
-		window = c.SizeOr("sliding_window", 0)
+		window = c.SizeOr("sliding_window", 0) // null is no window
 	}
 	for i := range s.Layers {
-		types = append(types, full)
+		types = append(types, fullAttention)
 		if s.Other != nil && s.Other.At(i) {
 			types[i] = s.Other.Type
 		}
 		if window > 0 && (s.Sliding.Every == 0 || (i+1)%s.Sliding.Every != 0) {
-			types[i] = sliding
+			types[i] = slidingAttention
 		}
 	}
 	if !c.Has("layer_types") {
@@ -380,7 +385,7 @@ func readLayerTypes(c *models.ConfigFile, s Shape) (types []string, window int) 
 		switch {
 		case !slices.Contains(supported(s), t):
 			c.Fail("layer_types: layer %d is %q, which is not supported in this family, only %q", i, t, supported(s))
-		case t == sliding && window == 0:
+		case t == slidingAttention && window == 0:
 			c.Fail("layer_types: layer %d is %q, and there is no sliding_window", i, t)
 		case s.Sliding != nil && s.Sliding.Every == 0 && t != types[i]:
 			c.Fail("layer_types: layer %d is %q, but sliding_window counts for all layers of this family", i, t)
@@ -393,7 +398,7 @@ func readLayerTypes(c *models.ConfigFile, s Shape) (types []string, window int) 
 func supported(s Shape) []string {
 	switch {
 	case s.Other != nil:
-		return []string{layerTypes[0], s.Other.Type}
+		return []string{fullAttention, s.Other.Type}
 	case s.Sliding == nil:
 		return layerTypes[:1]
 	}

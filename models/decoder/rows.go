@@ -21,18 +21,18 @@ import (
 func (a Architecture) Rows() (p models.RowPrograms, err error) {
 	d := a.Hidden
 	ids := func(g *graph.Graph, name, n string) *graph.Node { return g.Input(name, models.I64, graph.Dims(n)) }
-	gathered := func(g *graph.Graph, elem models.DType) *graph.Node {
-		return widen(graph.Gather(g.Input(ports.Table, elem, graph.Dims("M", d)), ids(g, ports.RowIDs, "n")))
+	lookUp := func(g *graph.Graph, elem models.DType) *graph.Node {
+		return toFloat32(graph.Gather(g.Input(ports.Table, elem, graph.Dims("M", d)), ids(g, ports.RowIDs, "n")))
 	}
-	for _, x := range []struct {
-		into *models.Program
-		name string
-		f    func(g *graph.Graph)
+	for _, program := range []struct {
+		into    *models.Program
+		name    string
+		declare func(g *graph.Graph)
 	}{
 		{&p.Gather, "rows.gather", func(g *graph.Graph) {
-			g.Output(ports.RowsOut, gathered(g, models.F32))
+			g.Output(ports.RowsOut, lookUp(g, models.F32))
 		}},
-		{&p.Embed, "rows.embed", func(g *graph.Graph) { g.Output(ports.RowsOut, a.embedded(gathered(g, a.embeddingType()))) }},
+		{&p.Embed, "rows.embed", func(g *graph.Graph) { g.Output(ports.RowsOut, a.embedded(lookUp(g, a.embeddingType()))) }},
 		{&p.Learn, "rows.learn", func(g *graph.Graph) {
 			table, at := g.Float(ports.Table, "M", d), ids(g, ports.RowIDs, "n")
 			g.OutputOnto(ports.TableOut, graph.AddRows(table, at, a.embedded(g.Float(ports.Rows, "n", d))), ports.Table)
@@ -47,13 +47,13 @@ func (a Architecture) Rows() (p models.RowPrograms, err error) {
 	} {
 		build := func(g *graph.Graph) {
 			a.forProvider(g)
-			x.f(g)
+			program.declare(g)
 		}
-		if *x.into, err = graph.Build(x.name, build); err != nil {
+		if *program.into, err = graph.Build(program.name, build); err != nil {
 			return models.RowPrograms{}, err
 		}
 	}
-	if a.Block.EmbeddingScale == 0 {
+	if a.Block.EmbeddingScale == 0 { // they are the same graphs
 		p.Learn = p.Add
 		if a.embeddingType() == models.F32 {
 			p.Embed = p.Gather

@@ -24,7 +24,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
 		head := a.sampledHead(g)
 		var logits, scaled *graph.Node
-		if a.onHost() { // as training, which rounds the scaled states
+		if a.onHost() { // as training, which scales the states by the temperature before it rounds them
 			inverse := g.Float(ports.InverseTemperature)
 			if a.Block.LogitCap == 0 {
 				hidden = graph.Mul(hidden, inverse)
@@ -38,12 +38,12 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 			}
 			scaled = graph.Mul(logits, g.Float(ports.InverseTemperature))
 		}
-		top := sampling{a}.largest(scaled)
+		top := sampleParts{a}.largest(scaled)
 		z := graph.Sub(scaled, top)
 		e := graph.Exp(z)
-		total := sampling{a}.sum(e)
-		logTotal := sampling{a}.log(total)
-		var next *graph.Node // [B,1]
+		total := sampleParts{a}.sum(e)
+		logTotal := sampleParts{a}.log(total)
+		var next *graph.Node // [B,1]; nil for Candidates
 		switch choice {
 		case models.Candidates:
 			likeliest, ids := graph.TopK(z, g.Input(ports.TopK, models.I64, graph.Dims(1)), "k")
@@ -52,13 +52,13 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		case models.Greedy:
 			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
 		case models.Draw:
-			next = sampling{a}.draw(e, g.Float(ports.Uniforms, "B"))
+			next = sampleParts{a}.draw(e, g.Float(ports.Uniforms, "B"))
 		}
 		if next != nil {
 			g.Output(ports.NextTokens, graph.Reshape(next, -1))
 			g.Output(ports.LogProb, graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
 		}
-		mean := graph.Div(sampling{a}.sum(graph.Mul(e, z)), total)
+		mean := graph.Div(sampleParts{a}.sum(graph.Mul(e, z)), total) // of z under the probabilities e/total
 		g.Output(ports.Entropy, graph.Reshape(graph.Sub(logTotal, mean), -1))
 	})
 	if form != models.Direct {
@@ -67,18 +67,18 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 	return p, err
 }
 
-// sampling builds the parts of Sample, and parts that the head shares with it.
-type sampling struct{ Architecture }
+// sampleParts builds the parts of Sample, and parts that the head shares with it.
+type sampleParts struct{ Architecture }
 
 // log returns the logarithm of a number of each row. On a CPU the last bit of a float32
 // logarithm depends on how many rows there are.
-func (a sampling) log(x *graph.Node) *graph.Node {
+func (a sampleParts) log(x *graph.Node) *graph.Node {
 	return graph.Cast(graph.Log(graph.Cast(x, models.F64)), models.F32)
 }
 
 // blocks returns the numbers of rows x [B,V] in blocks [B,V/width,width], of which the last may
 // have zeros at its end.
-func (a sampling) blocks(x *graph.Node) *graph.Node {
+func (a sampleParts) blocks(x *graph.Node) *graph.Node {
 	width := blockWidth(a.Vocab)
 	n := (a.Vocab + width - 1) / width
 	return graph.Reshape(a.padLast(x, n*width), -1, n, width)
@@ -86,7 +86,7 @@ func (a sampling) blocks(x *graph.Node) *graph.Node {
 
 // sum returns the sum [B,1] of each row of x [B,V]. On a CPU a single float32 sum over a large
 // vocabulary loses the many small numbers beside the large ones, so it sums blocks first.
-func (a sampling) sum(x *graph.Node) *graph.Node {
+func (a sampleParts) sum(x *graph.Node) *graph.Node {
 	if a.forGPU() || a.onHost() || blockWidth(a.Vocab) == a.Vocab {
 		return graph.ReduceSum(x, -1)
 	}
@@ -97,7 +97,7 @@ func (a sampling) sum(x *graph.Node) *graph.Node {
 // uniforms [B]: next [B,1] is the first id whose cumulative sum exceeds u times the
 // total. Sums over blocks and then inside one block are taken in float64: a running
 // float32 sum over a large vocabulary is too inexact.
-func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
+func (a sampleParts) draw(e, uniforms *graph.Node) *graph.Node {
 	g := e.Graph()
 	u := graph.Reshape(graph.Cast(uniforms, models.F64), -1, 1)
 	width := blockWidth(a.Vocab)
@@ -119,7 +119,7 @@ func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 // the rest: the target minus the running sum before that index. If the target reaches the
 // total by rounding, the first index whose sum is the total is taken, since later ones
 // have probability 0. The rest is never negative, since the two numbers were compared.
-func (a sampling) first(running, target *graph.Node) (index, rest *graph.Node) {
+func (a sampleParts) first(running, target *graph.Node) (index, rest *graph.Node) {
 	total := a.total(running)
 	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
 	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), models.F64)

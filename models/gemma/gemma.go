@@ -74,7 +74,7 @@ func read(c *models.ConfigFile, s decoder.Shape) (models.Design, error) {
 func design(sizes models.Sizes) decoder.Shape {
 	sizes.Hidden, sizes.FFN, sizes.Layers, sizes.Heads, sizes.KVHeads, sizes.HeadDim = 2304, 9216, 26, 8, 4, 256
 	names := decoder.LlamaNames
-	names.AttentionNorm, names.PostNorm = names.PostNorm, "pre_feedforward_layernorm.weight"
-	names.OutputNorm = "post_feedforward_layernorm.weight"
+	names.AfterMixerNorm, names.BeforeMLPNorm = names.BeforeMLPNorm, "pre_feedforward_layernorm.weight"
+	names.AfterMLPNorm = "post_feedforward_layernorm.weight"
 	return decoder.Shape{Sizes: sizes, RMSEps: 1e-6, Tied: true, Names: names, Block: decoder.Block{PlusOne: true, GELU: true}}
 }

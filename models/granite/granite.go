@@ -12,6 +12,7 @@ import (
 
 func init() { models.Register("granite", "the dense models of Granite 3", open) }
 
+// open reads a config.json: Llama's layers with factors of the embedding, the stream, the scores and the logits.
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("GraniteForCausalLM")
 	s := decoder.Shape{Sizes: models.Sizes{MaxPositions: 2048}, RopeTheta: 10000, RMSEps: 1e-6, Names: decoder.LlamaNames}

@@ -63,7 +63,8 @@ func onHub(name string) string {
 var baseName = regexp.MustCompile(`("base_model_name_or_path"\s*:\s*)("(?:[^"\\]|\\.)*")`)
 
 // nameBase has the config of an adapter call its model by its name on a hub, as PEFT reads it,
-// or by the last part of its path: other machines lack the folders of this one.
+// or by the last part of its path: other machines lack the folders of this one. It changes only what
+// sources send, not the file; if k.Base is not on a hub and the config's model may be, it becomes that.
 func (k *Card) nameBase(folder string, sources []Source) error {
 	const config = "adapter_config.json"
 	text, err := files.ReadIn(filepath.Join(folder, config), 1<<20)
@@ -72,7 +73,7 @@ func (k *Card) nameBase(folder string, sources []Source) error {
 	}
 	m := baseName.FindSubmatch(text)
 	var name string
-	if m == nil || json.Unmarshal(m[2], &name) != nil {
+	if m == nil || json.Unmarshal(m[2], &name) != nil { // it names no model
 		return nil
 	}
 	_, here := os.Stat(name)
@@ -83,7 +84,7 @@ func (k *Card) nameBase(folder string, sources []Source) error {
 		slog.Warn("the adapter's model is a folder of this machine: say in its repository which model it goes with", "model", name)
 		name = filepath.Base(name)
 	}
-	if onHub(k.Base) == "" && strings.Count(name, "/") == 1 {
+	if onHub(k.Base) == "" && strings.Count(name, "/") == 1 { // ORG/NAME
 		k.Base = "hf:" + name
 	}
 	quoted, err := json.Marshal(name)

@@ -42,11 +42,11 @@ type client struct {
 	endpoint    *url.URL
 	token       string
 	tokenSource string
-	right       string // the permission that the token needs: read or write
+	permission  string // the permission that the token needs: read or write
 	transport   http.RoundTripper
 	attempts    int
 	notice      func(string)
-	wait        func(context.Context, time.Duration) error
+	sleep       func(context.Context, time.Duration) error
 	stall       time.Duration // how long a body may bring no bytes
 	unstated    int64         // bytes, see maxUnstated
 }
@@ -56,9 +56,9 @@ func newClient(s settings, o Options) *client {
 	transport.ResponseHeaderTimeout = answerTimeout
 	transport.DisableCompression = true // ask for no compression: lengths and ranges are those of the file
 	return &client{
-		endpoint: s.endpoint, token: s.token, tokenSource: s.source, right: "read", transport: cmp.Or[http.RoundTripper](o.transport, transport),
+		endpoint: s.endpoint, token: s.token, tokenSource: s.source, permission: "read", transport: cmp.Or[http.RoundTripper](o.transport, transport),
 		attempts: maxAttempts,
-		notice:   o.Notice, wait: o.wait, stall: cmp.Or(o.stall, stallTimeout), unstated: cmp.Or(o.unstated, maxUnstated),
+		notice:   o.Notice, sleep: o.wait, stall: cmp.Or(o.stall, stallTimeout), unstated: cmp.Or(o.unstated, maxUnstated),
 	}
 }
 
@@ -69,20 +69,20 @@ type call struct {
 	header  http.Header
 	// stopAtRedirect returns a redirect away from the endpoint as the answer, in place of following it.
 	stopAtRedirect bool
-	// seen, if not nil, is called with the header of each answer.
-	seen func(http.Header)
+	// onHeader, if not nil, is called with the header of each answer.
+	onHeader func(http.Header)
 
 	// body, if not nil, returns the body of the request and its size, each time from the beginning.
 	body func() (io.Reader, int64)
 	// signed says that the address is signed, so no token is sent: hubs refuse both together.
 	signed bool
-	// read, if not nil, reads the answer. After an error of read the call is repeated.
-	read func(*http.Response) error
-	// repeat are statuses after which the call is repeated, in addition to the passing ones.
-	repeat []int
-	// again, if not nil, is called before the call is repeated; done says that the
+	// readAnswer, if not nil, reads the answer. After an error of it the call is repeated.
+	readAnswer func(*http.Response) error
+	// repeatStatuses are statuses after which the call is repeated, in addition to the passing ones.
+	repeatStatuses []int
+	// beforeRepeat, if not nil, is called before the call is repeated; done says that the
 	// purpose of the call was reached, so that no repetition is needed.
-	again func() (done bool, err error)
+	beforeRepeat func() (done bool, err error)
 }
 
 // send makes one call and follows redirects. The token is sent only to the endpoint. A
@@ -90,12 +90,12 @@ type call struct {
 func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
 	address := k.address
 	for range maxRedirects {
-		resp, err := c.once(ctx, k, address)
+		resp, err := c.sendOnce(ctx, k, address)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", k.method, withoutQuery(address), network.Plain(err))
 		}
-		if k.seen != nil {
-			k.seen(resp.Header)
+		if k.onHeader != nil {
+			k.onHeader(resp.Header)
 		}
 		if resp.StatusCode < 300 || resp.StatusCode > 399 || resp.StatusCode == http.StatusNotModified {
 			return resp, nil
@@ -125,9 +125,9 @@ func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
 	return nil, permanent{fmt.Errorf("%s %s: more than %d redirects", k.method, withoutQuery(address), maxRedirects)}
 }
 
-// once makes one request. It ends the request if its body, or later that of the answer,
-// stalls.
-func (c *client) once(ctx context.Context, k call, address *url.URL) (*http.Response, error) {
+// sendOnce makes one request. It ends the request if its body, or later that of the answer,
+// stalls: if no bytes of it move for c.stall. The caller closes the body of the answer.
+func (c *client) sendOnce(ctx context.Context, k call, address *url.URL) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watch := func(body io.ReadCloser, what string) *watched {
 		timer := time.AfterFunc(c.stall, func() { cancel(fmt.Errorf("no bytes %s for %v", what, c.stall)) })
@@ -148,13 +148,13 @@ func (c *client) once(ctx context.Context, k call, address *url.URL) (*http.Resp
 		req.Body, req.ContentLength = sent, size
 	}
 	req.Header.Set("User-Agent", "onering")
-	req.Header.Set("Accept-Encoding", "identity")
+	req.Header.Set("Accept-Encoding", "identity") // lengths and ranges are those of the file
 	if c.token != "" && !k.signed && sameOrigin(address, c.endpoint) {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
-		err = cmp.Or(context.Cause(ctx), err)
+		err = cmp.Or(context.Cause(ctx), err) // the stall, if it was one
 		cancel(nil)
 		return nil, err
 	}
@@ -208,52 +208,55 @@ func port(u *url.URL) string {
 func withoutQuery(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 
 // request makes a call, and repeats it after a wait if a later attempt may succeed. It
-// never returns an answer with a retryable status; the answer is nil if k.again says that
-// the call is done.
+// never returns an answer with a retryable status; the answer is nil if k.beforeRepeat says that
+// the call is done. what names the wanted thing in errors.
 func (c *client) request(ctx context.Context, r repo, what string, k call) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		resp, wait, err := c.attempt(ctx, r, what, k)
-		if err == nil || wait < 0 {
+		if err == nil || wait == noRepeat {
 			return resp, err
 		}
-		if wait == 0 {
+		if wait == 0 { // the server does not say
 			wait = backoff(attempt)
 		}
 		if attempt >= c.attempts {
 			return nil, err
 		}
 		c.notice(fmt.Sprintf("%v; try %d of %d is in %v", err, attempt+1, c.attempts, wait.Round(100*time.Millisecond)))
-		if err := c.wait(ctx, wait); err != nil {
+		if err := c.sleep(ctx, wait); err != nil {
 			return nil, err
 		}
-		if k.again != nil {
-			if done, err := k.again(); done || err != nil {
+		if k.beforeRepeat != nil {
+			if done, err := k.beforeRepeat(); done || err != nil {
 				return nil, err
 			}
 		}
 	}
 }
 
-// attempt makes a call once. With an error it returns the wait before a repetition: 0
-// leaves it to the caller, and a negative one means no repetition.
+// noRepeat is the wait of an attempt after which another one would fail, too.
+const noRepeat time.Duration = -1
+
+// attempt makes a call once, with its redirects, and has k.readAnswer read the answer. With an error it
+// returns the wait before a repetition, which may be noRepeat; 0 leaves it to the caller.
 func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*http.Response, time.Duration, error) {
 	resp, err := c.send(ctx, k)
-	if err == nil && (network.Passing(resp.StatusCode) || slices.Contains(k.repeat, resp.StatusCode)) {
+	if err == nil && (network.Passing(resp.StatusCode) || slices.Contains(k.repeatStatuses, resp.StatusCode)) {
 		wait, ok := network.RetryAfter(resp.Header, time.Now())
 		err = c.refusal(r, what, resp)
 		resp.Body.Close()
 		if ok && wait > longestWait {
-			return nil, -1, fmt.Errorf("%w; it asks to wait %v before the next request", err, wait.Round(time.Second))
+			return nil, noRepeat, fmt.Errorf("%w; it asks to wait %v before the next request", err, wait.Round(time.Second))
 		}
 		if ok {
-			wait = max(wait, 1)
+			wait = max(wait, 1) // at once, where 0 would be the caller's choice
 		}
 		return nil, wait, err
 	}
 	status := 0
-	if err == nil && k.read != nil {
+	if err == nil && k.readAnswer != nil {
 		status = resp.StatusCode
-		if err = k.read(resp); err != nil {
+		if err = k.readAnswer(resp); err != nil {
 			resp.Body.Close()
 		}
 	}
@@ -261,13 +264,13 @@ func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*htt
 		return resp, 0, nil
 	}
 	if ctx.Err() != nil {
-		return nil, -1, ctx.Err()
+		return nil, noRepeat, ctx.Err()
 	}
 	if _, ok := errors.AsType[*fault](err); !ok {
 		err = &fault{Repo: r.id, Status: status, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
 	}
 	if lasting(err) {
-		return nil, -1, err
+		return nil, noRepeat, err
 	}
 	return nil, 0, err
 }
@@ -289,7 +292,7 @@ func backoff(attempt int) time.Duration {
 }
 
 // at returns an address below the endpoint. Slashes inside a part are escaped.
-func (c *client) at(parts ...string) *url.URL {
+func (c *client) addressOf(parts ...string) *url.URL {
 	u := *c.endpoint
 	for _, p := range parts {
 		u.RawPath = u.EscapedPath() + "/" + url.PathEscape(p)
@@ -298,9 +301,9 @@ func (c *client) at(parts ...string) *url.URL {
 	return &u
 }
 
-// ask makes a call whose answer is JSON, and reads it.
-func (c *client) ask(ctx context.Context, r repo, what string, k call, into any) error {
-	k.read = func(resp *http.Response) error {
+// askJSON makes a call whose answer is JSON, and reads it into a value. what names the answer in errors.
+func (c *client) askJSON(ctx context.Context, r repo, what string, k call, into any) error {
+	k.readAnswer = func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
 			return permanent{c.refusal(r, what, resp)}
 		}
@@ -315,11 +318,11 @@ func (c *client) ask(ctx context.Context, r repo, what string, k call, into any)
 		}
 		return err
 	}
-	return c.done(ctx, r, what, k)
+	return c.finish(ctx, r, what, k)
 }
 
-// done makes a call whose answer is read completely when it returns.
-func (c *client) done(ctx context.Context, r repo, what string, k call) error {
+// finish makes a call whose answer is read completely when it returns.
+func (c *client) finish(ctx context.Context, r repo, what string, k call) error {
 	resp, err := c.request(ctx, r, what, k)
 	if resp != nil {
 		resp.Body.Close()
@@ -335,7 +338,7 @@ type info struct {
 }
 
 // info asks for the commit of a revision and the names of its files.
-func (c *client) info(ctx context.Context, r repo) (info, error) {
+func (c *client) describe(ctx context.Context, r repo) (info, error) {
 	const what = "the list of files"
 	var answer struct {
 		SHA      string `json:"sha"`
@@ -344,7 +347,7 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 			Name string `json:"rfilename"`
 		} `json:"siblings"`
 	}
-	if err := c.ask(ctx, r, what, call{method: http.MethodGet, address: c.api(r, "revision", r.revision)}, &answer); err != nil {
+	if err := c.askJSON(ctx, r, what, call{method: http.MethodGet, address: c.api(r, "revision", r.revision)}, &answer); err != nil {
 		return info{}, err
 	}
 	broken := func(why error) error {
@@ -366,23 +369,24 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 
 // api returns an address of the API about a repository.
 func (c *client) api(r repo, parts ...string) *url.URL {
-	return c.at(append(append([]string{"api", r.plural}, strings.Split(r.id, "/")...), parts...)...)
+	return c.addressOf(append(append([]string{"api", r.plural}, strings.Split(r.id, "/")...), parts...)...)
 }
 
 // A remote is a file on the hub.
 type remote struct {
-	name string
-	at   *url.URL
-	etag string // the checksum, without quotes: SHA-256, or git's SHA-1
-	size int64  // -1 if unknown
+	name    string
+	address *url.URL
+	etag    string // the checksum, without quotes: SHA-256, or git's SHA-1
+	size    int64  // -1 if unknown
 }
 
-// stat asks for a file's checksum and size.
+// stat asks for a file's address, checksum and size. A file without a checksum is an error.
 func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote, error) {
 	parts := append(r.address(), "resolve", commit)
-	f := remote{name: name, at: c.at(append(parts, strings.Split(name, "/")...)...), size: -1}
-	var linked, etag, linkedSize string // taken from the first answer that has each
-	resp, err := c.request(ctx, r, name, call{method: http.MethodHead, address: f.at, stopAtRedirect: true, seen: func(h http.Header) {
+	f := remote{name: name, address: c.addressOf(append(parts, strings.Split(name, "/")...)...), size: -1}
+	// Taken from the first answer that has each. X-Linked ones are of the file, the others perhaps of a redirect to it.
+	var linked, etag, linkedSize string
+	resp, err := c.request(ctx, r, name, call{method: http.MethodHead, address: f.address, stopAtRedirect: true, onHeader: func(h http.Header) {
 		linked, etag = cmp.Or(linked, h.Get("X-Linked-Etag")), cmp.Or(etag, h.Get("Etag"))
 		linkedSize = cmp.Or(linkedSize, h.Get("X-Linked-Size"))
 	}})

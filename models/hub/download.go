@@ -19,7 +19,7 @@ const maxPieces = 100
 // counts as the beginning that an earlier download left there.
 func (c *client) download(ctx context.Context, r repo, f remote, path string, progress func(file string, done, total int64)) error {
 	for again := false; ; again = true {
-		if err := c.complete(ctx, r, f, path, progress); err != nil {
+		if err := c.downloadRest(ctx, r, f, path, progress); err != nil {
 			return err
 		}
 		ok, err := matches(path, f.etag)
@@ -41,8 +41,9 @@ func (c *client) download(ctx context.Context, r repo, f remote, path string, pr
 	}
 }
 
-// complete appends to the file at path until it is complete.
-func (c *client) complete(ctx context.Context, r repo, f remote, path string, progress func(file string, done, total int64)) error {
+// downloadRest appends to the file at path until it has all bytes of f. It requests the rest again after an interruption, up
+// to c.attempts times without progress; the checksum is the caller's matter.
+func (c *client) downloadRest(ctx context.Context, r repo, f remote, path string, progress func(file string, done, total int64)) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -52,7 +53,7 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	if f.size >= 0 && have > f.size {
+	if f.size >= 0 && have > f.size { // it is no beginning of this file
 		have = 0
 	}
 	done := false
@@ -62,19 +63,19 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 			break
 		}
 		before := have
-		have, done, err = c.piece(ctx, r, f, file, have, progress)
+		have, done, err = c.requestRest(ctx, r, f, file, have, progress)
 		if err != nil {
 			if errors.As(err, new(*fault)) || ctx.Err() != nil || errors.Is(err, errDisk) {
 				return err // request retried it already, the hub refused, or the disk failed
 			}
 			failures++
-			if have > before {
+			if have > before { // count failures without progress
 				failures = 1
 			}
 			if failures > c.attempts || pieces >= maxPieces {
 				return &fault{Repo: r.id, Err: err, Detail: fmt.Sprintf("%s: %v; the part that was downloaded is kept", f.name, err)}
 			}
-			if err := c.wait(ctx, backoff(failures)); err != nil {
+			if err := c.sleep(ctx, backoff(failures)); err != nil {
 				return err
 			}
 		}
@@ -91,14 +92,14 @@ var (
 	errTooLarge = errors.New("too large")
 )
 
-// piece requests the bytes after the first have bytes and writes them to the file. It
-// returns how many bytes the file has then, and whether it is complete.
-func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
+// requestRest requests the bytes after the first have bytes and writes them to the file. It returns how many
+// right bytes the file has then, 0 if what is there cannot be trusted, and whether it is complete.
+func (c *client) requestRest(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
 	header := http.Header{}
 	if have > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
-	resp, err := c.request(ctx, r, f.name, call{method: http.MethodGet, address: f.at, header: header})
+	resp, err := c.request(ctx, r, f.name, call{method: http.MethodGet, address: f.address, header: header})
 	if err != nil {
 		return have, false, err
 	}
@@ -114,7 +115,7 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 		if have > 0 {
 			return 0, false, errors.New("the part that was downloaded before is longer than the file")
 		}
-		fallthrough
+		fallthrough // no part was requested
 	default:
 		return have, false, c.refusal(r, f.name, resp)
 	}
@@ -124,12 +125,12 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 	if f.size < 0 && resp.ContentLength >= 0 {
 		f.size = have + resp.ContentLength
 	}
-	return c.receive(r, resp.Body, f, file, have, progress)
+	return c.appendBody(r, resp.Body, f, file, have, progress)
 }
 
-// receive appends the rest of a file, of which have bytes exist, from an open connection.
-// It returns how many bytes exist then, and whether that is all.
-func (c *client) receive(r repo, from io.Reader, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
+// appendBody appends the rest of a file, of which have bytes exist, from an open connection. It returns how many
+// bytes exist then, 0 if the answer cannot be of this file, and whether that is all.
+func (c *client) appendBody(r repo, from io.Reader, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
 	buffer := make([]byte, 1<<20)
 	for {
 		n, err := from.Read(buffer)

@@ -60,10 +60,10 @@ func lasting(err error) bool {
 func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	code := resp.Header.Get("X-Error-Code")
 	e := &fault{Repo: r.id, Status: resp.StatusCode, Code: code, Err: errNotFound}
-	page := c.at(r.address()...).String()
-	token := "set HF_TOKEN to a token that may " + c.right + " it"
+	page := c.addressOf(r.address()...).String()
+	token := "set HF_TOKEN to a token that may " + c.permission + " it"
 	if c.token != "" {
-		token = "the token in " + c.tokenSource + " may not " + c.right + " it, or is not valid"
+		token = "the token in " + c.tokenSource + " may not " + c.permission + " it, or is not valid"
 	}
 	switch {
 	case code == "GatedRepo":
@@ -91,7 +91,7 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 		e.Detail = fmt.Sprintf("%s answers %s to the request for %s", c.endpoint.Host, status, what)
 	}
 	said := resp.Header.Get("X-Error-Message")
-	if said == "" && c.right == "write" {
+	if said == "" && c.permission == "write" {
 		said = c.reason(resp)
 	}
 	if said = strings.Join(strings.Fields(said), " "); said != "" {

@@ -106,7 +106,7 @@ func Resolve(ctx context.Context, name string, o Options) (dir string, err error
 // is returned unchanged.
 func Pin(name, path string) string {
 	_, rest, ok := strings.Cut(filepath.ToSlash(path), "/snapshots/")
-	if !ok || name == path {
+	if !ok || name == path { // path is not in the cache, or name is a folder
 		return name
 	}
 	commit, _, _ := strings.Cut(rest, "/")
@@ -164,23 +164,23 @@ func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 	}
 	c := newClient(s, o)
 	if cached != "" {
-		c.attempts = 1 // with a cache, do not wait for a hub that does not answer
+		c.attempts = 1 // do not wait for a hub that does not answer: the cached one will do
 	}
-	info, err := c.info(ctx, r)
+	description, err := c.describe(ctx, r)
 	if err == nil {
 		c.attempts = maxAttempts
-		dir, err = store.fill(ctx, c, info, o)
-		return dir, helped(err)
+		dir, err = store.fillSnapshot(ctx, c, description, o)
+		return dir, withHelp(err)
 	}
 	if cached != "" && ctx.Err() == nil && unreachable(err) {
 		o.Notice("the hub does not answer (" + err.Error() + "): using " + cached + " from the cache")
 		return cached, nil
 	}
-	return "", helped(err)
+	return "", withHelp(err)
 }
 
-// helped says what helps beside an error for want of a network.
-func helped(err error) error {
+// withHelp says what helps beside an error for want of a network.
+func withHelp(err error) error {
 	if errors.As(err, new(*net.OpError)) || errors.As(err, new(*net.DNSError)) {
 		return fmt.Errorf("%w; without a network, name a folder or a file that has it (as model.path = DIR), or "+
 			"download it on a machine with one and bring the cache (HF_HOME)", err)

@@ -45,7 +45,8 @@ var (
 
 func isCommit(revision string) bool { return commitHash.MatchString(revision) }
 
-// parse reads a name; ok says whether it is a name on the hub.
+// parse reads a name; ok says whether it is a name on the hub. Without "hf:" only a model's can be one, and only if
+// there is neither a file or folder of that name nor one called ORG here. With "hf:" another name is an error.
 func parse(name string, k kind) (r repo, ok bool, err error) {
 	text, explicit := strings.CutPrefix(name, "hf:")
 	if !explicit && (k == dataset || exists(name)) {

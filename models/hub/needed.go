@@ -16,7 +16,7 @@ import (
 // returns the content of one of them.
 func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]string, error) {
 	if r.kind == dataset {
-		return r.data(files)
+		return r.neededData(files)
 	}
 	has := map[string]bool{}
 	for _, f := range files {
@@ -85,9 +85,9 @@ func shardNames(index string, text []byte, has map[string]bool) ([]string, error
 	return names, nil
 }
 
-// data returns the files of a data set to download: the named one, or those with
+// neededData returns the files of a data set to download: the named one, or those with
 // rows in the named folder.
-func (r repo) data(files []string) ([]string, error) {
+func (r repo) neededData(files []string) ([]string, error) {
 	if slices.Contains(files, r.path) {
 		return []string{r.path}, nil
 	}

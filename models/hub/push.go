@@ -58,14 +58,14 @@ const (
 // A push is one call of Push.
 type push struct {
 	*client
-	ctx     context.Context
-	repo    repo
-	state   string // folder with the states of interrupted uploads
-	options PushOptions
-	files   []*outgoing
-	parent  string   // the commit that the new one follows
-	had     []string // the files of the parent commit
-	out     outcome
+	ctx         context.Context
+	repo        repo
+	stateFolder string // the folder with the states of interrupted uploads
+	options     PushOptions
+	files       []*outgoing
+	parent      string   // the commit that the new one follows
+	parentFiles []string // the files of the parent commit
+	outcome     outcome
 }
 
 // Push makes a branch of a model's repository, OWNER/NAME, hold the files. It makes a
@@ -81,20 +81,20 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (ou
 	if err != nil {
 		return outcome{}, err
 	}
-	p.right = "write"
+	p.permission = "write"
 	for _, f := range sources {
 		p.files = append(p.files, &outgoing{Source: f})
 	}
-	p.out = outcome{URL: p.at(p.repo.address()...).String(), Branch: p.repo.revision}
+	p.outcome = outcome{URL: p.addressOf(p.repo.address()...).String(), Branch: p.repo.revision}
 	for _, step := range []func() error{p.prepare, p.compare, p.sendLarge, p.commit} {
 		if err := step(); err != nil {
-			return p.out, err
+			return p.outcome, err
 		}
 	}
 	for _, f := range p.files {
-		p.out.Files = append(p.out.Files, pushedFile{f.Name, f.Size, f.state()})
+		p.outcome.Files = append(p.outcome.Files, pushedFile{f.Name, f.Size, f.state()})
 	}
-	return p.out, nil
+	return p.outcome, nil
 }
 
 // CheckPush returns why a push would be refused: a name, a branch, a token that is missing or that
@@ -108,8 +108,8 @@ func CheckPush(ctx context.Context, name string, o PushOptions) error {
 	var stop context.CancelFunc
 	p.ctx, stop = context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
-	p.attempts, p.right = 1, "write"
-	err = p.look()
+	p.attempts, p.permission = 1, "write"
+	err = p.readBranch()
 	e, ok := errors.AsType[*fault](err)
 	switch {
 	case err == nil || ok && e.missing():
@@ -152,7 +152,7 @@ func newPush(ctx context.Context, name string, o PushOptions) (*push, error) {
 	case s.token == "":
 		return nil, &fault{Repo: r.id, Err: errUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
 	}
-	return &push{client: newClient(s, o.Options), ctx: ctx, repo: r, state: filepath.Join(s.home, "onering", "push"), options: o}, nil
+	return &push{client: newClient(s, o.Options), ctx: ctx, repo: r, stateFolder: filepath.Join(s.home, "onering", "push"), options: o}, nil
 }
 
 // posted returns a call that sends a value as JSON.
@@ -169,32 +169,33 @@ func posted(k call, value any) call {
 	return k
 }
 
-// wrong is the error about an answer that makes no sense.
-func (p *push) wrong(format string, args ...any) error {
+// wrongAnswer is the error about an answer that makes no sense.
+func (p *push) wrongAnswer(format string, args ...any) error {
 	return &fault{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.hide(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
 }
 
-// prepare makes a missing repository and a missing branch.
+// prepare makes a missing repository and a missing branch, and reads the branch's commit and files.
 func (p *push) prepare() error {
-	err := p.look()
+	err := p.readBranch()
 	var e *fault
-	if errors.As(err, &e) && e.missing() && e.Code != "RevisionNotFound" {
+	if errors.As(err, &e) && e.missing() && e.Code != "RevisionNotFound" { // there is no repository
 		if err = p.create(); err == nil {
-			err = p.look()
+			err = p.readBranch()
 		}
 	}
 	if errors.As(err, &e) && e.Code == "RevisionNotFound" { // the branch begins at main
 		revision := p.repo.revision
-		if err = p.make("the new branch "+revision, call{address: p.api(p.repo, "branch", revision)}, struct{}{}, new(bool)); err == nil {
-			err = p.look()
+		var made bool // not told: Created is the repository's
+		if err = p.postNew("the new branch "+revision, call{address: p.api(p.repo, "branch", revision)}, struct{}{}, &made); err == nil {
+			err = p.readBranch()
 		}
 	}
 	return err
 }
 
-// look asks for the state of the branch.
-func (p *push) look() error {
-	i, err := p.info(p.ctx, p.repo)
+// readBranch asks for the state of the branch.
+func (p *push) readBranch() error {
+	i, err := p.describe(p.ctx, p.repo)
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func (p *push) look() error {
 		return &fault{Repo: p.repo.id, Err: errPublic,
 			Detail: "the repository is not private, and nothing was sent: make it private in its settings, or push without --private"}
 	}
-	p.parent, p.had = i.commit, i.files
+	p.parent, p.parentFiles = i.commit, i.files
 	return nil
 }
 
@@ -213,14 +214,14 @@ func (p *push) create() error {
 	if p.options.Private {
 		value["visibility"] = "private"
 	}
-	return p.make("the new repository", call{address: p.at("api", "repos", "create")}, value, &p.out.Created)
+	return p.postNew("the new repository", call{address: p.addressOf("api", "repos", "create")}, value, &p.outcome.Created)
 }
 
-// make posts a value to make something, and sets made if it did not exist.
-func (p *push) make(what string, k call, value any, made *bool) error {
+// postNew posts a value to make something, and sets made if it did not exist. That it exists already is no error.
+func (p *push) postNew(what string, k call, value any, made *bool) error {
 	k = posted(k, value)
-	k.read = func(resp *http.Response) error {
-		if resp.StatusCode == http.StatusConflict {
+	k.readAnswer = func(resp *http.Response) error {
+		if resp.StatusCode == http.StatusConflict { // it exists, unless the text says otherwise
 			text, err := answer(resp, 64<<10)
 			if err == nil && bytes.Contains(text, []byte("conflicting operation")) {
 				err = errors.New("the hub is busy with another request of this account")
@@ -233,17 +234,17 @@ func (p *push) make(what string, k call, value any, made *bool) error {
 		*made = true
 		return nil
 	}
-	return p.done(p.ctx, p.repo, what, k)
+	return p.finish(p.ctx, p.repo, what, k)
 }
 
-// compare asks how to send each file, and which ones the branch has.
+// compare asks how to send each file and which ones the branch has, and sets in p.files what to do with each.
 func (p *push) compare() error {
 	type file struct {
 		Path   string `json:"path"`
 		Sample []byte `json:"sample"`
 		Size   int64  `json:"size"`
 	}
-	regular := int64(0)
+	regularBytes := int64(0) // bytes of small files so far
 	for group := range slices.Chunk(p.files, groupSize) {
 		var request struct {
 			Files []file `json:"files"`
@@ -259,15 +260,15 @@ func (p *push) compare() error {
 			request.Files = append(request.Files, file{f.Name, sample, f.Size})
 		}
 		k := posted(call{address: p.api(p.repo, "preupload", p.repo.revision)}, request)
-		if err := p.ask(p.ctx, p.repo, "how to send the files", k, &answer); err != nil {
+		if err := p.askJSON(p.ctx, p.repo, "how to send the files", k, &answer); err != nil {
 			return err
 		}
 		for _, f := range group {
 			i := slices.IndexFunc(answer.Files, func(r remoteFile) bool { return r.Path == f.Name })
 			if i < 0 {
-				return p.wrong("does not say how to send %s", f.Name)
+				return p.wrongAnswer("does not say how to send %s", f.Name)
 			}
-			if err := p.decide(f, answer.Files[i], &regular); err != nil {
+			if err := p.decide(f, answer.Files[i], &regularBytes); err != nil {
 				return err
 			}
 		}
@@ -283,27 +284,27 @@ type remoteFile struct {
 	OID    string `json:"oid"` // checksum of the file on the branch
 }
 
-// decide reads a file and decides whether to send it. regular counts the bytes of small
-// files.
-func (p *push) decide(f *outgoing, r remoteFile, regular *int64) error {
+// decide reads a file and decides from the hub's answer about it whether and how to send it. To
+// regular it adds the bytes of a file that goes into the commit itself.
+func (p *push) decide(f *outgoing, r remoteFile, regularBytes *int64) error {
 	if r.Mode != "lfs" && r.Mode != "regular" {
-		return p.wrong("wants %s sent in a way that onering does not know: %.40q", f.Name, r.Mode)
+		return p.wrongAnswer("wants %s sent in a way that onering does not know: %.40q", f.Name, r.Mode)
 	}
-	f.ignored, f.kept = r.Ignore, f.Default && r.OID != ""
+	f.ignored, f.keepsOther = r.Ignore, f.Default && r.OID != ""
 	large := r.Mode == "lfs" && f.Size > 0 // the storage for large files takes no empty files
 	if !large {
-		if *regular += f.Size; *regular > maxRegular {
-			return p.wrong("wants more than %d MiB within the commit, up to %s: track such files with Git LFS in the repository's .gitattributes",
+		if *regularBytes += f.Size; *regularBytes > maxRegular {
+			return p.wrongAnswer("wants more than %d MiB within the commit, up to %s: track such files with Git LFS in the repository's .gitattributes",
 				maxRegular>>20, f.Name)
 		}
 	}
-	if f.oid == "" || large != f.large {
+	if f.oid == "" || large != f.large { // not read yet, or with the checksum of the other kind
 		f.large = large
 		if err := f.read(p.ctx); err != nil {
 			return err
 		}
 	}
-	f.there = strings.EqualFold(r.OID, f.oid)
+	f.onBranch = strings.EqualFold(r.OID, f.oid)
 	return nil
 }
 
@@ -313,45 +314,46 @@ var weightFile = regexp.MustCompile(`^model(-[0-9]{5}-of-[0-9]{5})?\.safetensors
 // commit makes the branch hold the files. Where the answer is lost, it looks
 // whether the commit happened before it commits again.
 func (p *push) commit() error {
-	text, changed, err := p.lines()
+	text, changed, err := p.commitLines()
 	if err != nil || !changed {
-		p.out.Commit = p.parent
+		p.outcome.Commit = p.parent
 		return err
 	}
 	k := call{
 		method: http.MethodPost, address: p.api(p.repo, "commit", p.repo.revision),
-		header: http.Header{"Content-Type": {"application/x-ndjson"}},
-		body:   func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) },
-		repeat: []int{http.StatusConflict, http.StatusPreconditionFailed}, // another commit came first
+		header:         http.Header{"Content-Type": {"application/x-ndjson"}},
+		body:           func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) }, // k.beforeRepeat changes text
+		repeatStatuses: []int{http.StatusConflict, http.StatusPreconditionFailed},                    // another commit came first
 	}
-	k.again = func() (bool, error) {
-		err := p.look()
+	k.beforeRepeat = func() (bool, error) {
+		err := p.readBranch()
 		if err == nil {
 			err = p.compare()
 		}
 		if err == nil {
-			text, changed, err = p.lines()
+			text, changed, err = p.commitLines()
 		}
 		return err == nil && !changed, err
 	}
 	var answer struct {
 		OID string `json:"commitOid"`
 	}
-	if err := p.ask(p.ctx, p.repo, "the commit", k, &answer); err != nil {
+	if err := p.askJSON(p.ctx, p.repo, "the commit", k, &answer); err != nil {
 		return err
 	}
 	if !changed { // an earlier attempt, whose answer was lost, made the commit
 		answer.OID = p.parent
 	}
 	if !isCommit(answer.OID) {
-		return p.wrong("answers the commit with %.80q, which is not a commit", answer.OID)
+		return p.wrongAnswer("answers the commit with %.80q, which is not a commit", answer.OID)
 	}
-	p.out.Commit, p.out.Changed = answer.OID, true
+	p.outcome.Commit, p.outcome.Changed = answer.OID, true
 	return nil
 }
 
-// lines returns the commit as lines of JSON, and whether it changes anything.
-func (p *push) lines() (text []byte, changed bool, err error) {
+// commitLines returns the commit as lines of JSON, and whether it changes anything: it adds the pending files, large ones by
+// their checksum, and deletes weights of an earlier model. A file that has changed since it was read is an error.
+func (p *push) commitLines() (text []byte, changed bool, err error) {
 	var b bytes.Buffer
 	add := func(key string, value any) {
 		if err == nil {
@@ -368,7 +370,7 @@ func (p *push) lines() (text []byte, changed bool, err error) {
 		case f.large:
 			add("lfsFile", map[string]any{"path": f.Name, "algo": "sha256", "oid": f.oid, "size": f.Size})
 		default:
-			f.bytes = "sent"
+			f.delivered = "sent"
 			add("file", map[string]any{"path": f.Name, "encoding": "base64", "content": f.content})
 		}
 		changed = true
@@ -377,14 +379,14 @@ func (p *push) lines() (text []byte, changed bool, err error) {
 		}
 	}
 	var stale []string
-	for _, name := range p.had {
+	for _, name := range p.parentFiles {
 		if weightFile.MatchString(name) && !names[name] {
 			stale, changed = append(stale, name), true
 			add("deletedFile", map[string]string{"path": name})
 		}
 	}
 	if changed {
-		p.out.Removed = stale
+		p.outcome.Removed = stale
 	}
 	return b.Bytes(), changed, err
 }

@@ -49,7 +49,8 @@ func Text(name, text string) Source {
 // and those in a checkpoint's folder state. Links may lead to files of the folder.
 func Sources(dir string) ([]Source, error) {
 	var out []Source
-	err := filepath.WalkDir(dir+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
+	root := dir + string(filepath.Separator) // so that a dir that is a link is followed
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("hub: %w", err)
 		}
@@ -69,7 +70,7 @@ func Sources(dir string) ([]Source, error) {
 		if !isRelative(source.Name) {
 			return fmt.Errorf("hub: %s: a repository cannot hold a file of this name", path)
 		}
-		opened, err := source.open()
+		opened, err := source.open() // for its size, and to see that it can be read
 		if err != nil {
 			return err
 		}
@@ -113,21 +114,21 @@ type outgoing struct {
 	oid     string // checksum: SHA-256 for large files, git's SHA-1 for others
 	modTime time.Time
 
-	there, kept, ignored bool   // see pushedFile
-	bytes                string // the hub has the bytes: sent or stored
+	onBranch, keepsOther, ignored bool   // see pushedFile
+	delivered                     string // the hub has the bytes: sent or stored
 }
 
 // pending says whether the commit has to contain the file.
-func (f *outgoing) pending() bool { return !f.there && !f.kept && !f.ignored }
+func (f *outgoing) pending() bool { return !f.onBranch && !f.keepsOther && !f.ignored }
 
 // state returns what was done with the file.
 func (f *outgoing) state() string {
 	switch {
-	case f.bytes != "":
-		return f.bytes
+	case f.delivered != "":
+		return f.delivered
 	case f.ignored:
 		return "ignored"
-	case f.there:
+	case f.onBranch:
 		return "unchanged"
 	}
 	return "kept"

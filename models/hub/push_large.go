@@ -62,10 +62,10 @@ func (p *push) sendLarge() error {
 	if len(todo) == 0 {
 		return nil
 	}
-	if err := os.MkdirAll(p.state, 0o700); err != nil {
+	if err := os.MkdirAll(p.stateFolder, 0o700); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	unlock, err := files.Lock(p.ctx, p.stateFile("", ".lock"), func() error {
+	unlock, err := files.Lock(p.ctx, p.stateFile("", ".lock"), func() error { // one for all files of the repository
 		p.notice("another process pushes to " + p.repo.id + ": waiting for it")
 		return nil
 	})
@@ -80,19 +80,19 @@ func (p *push) sendLarge() error {
 			return err
 		}
 		for _, f := range group {
-			if f.bytes = sent[f.oid]; f.bytes != "" {
+			if f.delivered = sent[f.oid]; f.delivered != "" {
 				continue
 			}
 			if err := p.sendOne(f, objects[f.oid]); err != nil {
 				return err
 			}
-			sent[f.oid] = f.bytes
+			sent[f.oid] = f.delivered
 		}
 	}
 	return nil
 }
 
-// batch asks where to send files.
+// batch asks where to send files, and returns the answers by checksum. One without Actions says that the hub has the file.
 func (p *push) batch(group []*outgoing) (map[string]object, error) {
 	type wanted struct {
 		OID  string `json:"oid"`
@@ -105,12 +105,12 @@ func (p *push) batch(group []*outgoing) (map[string]object, error) {
 		}
 	}
 	owner, name, _ := strings.Cut(p.repo.id, "/")
-	k := posted(call{address: p.at(owner, name+".git", "info", "lfs", "objects", "batch"), header: lfsHeader()}, map[string]any{
+	k := posted(call{address: p.addressOf(owner, name+".git", "info", "lfs", "objects", "batch"), header: lfsHeader()}, map[string]any{
 		"operation": "upload", "transfers": []string{"basic", "multipart"}, "hash_algo": "sha256",
 		"ref": map[string]string{"name": p.repo.revision}, "objects": want,
 	})
 	var answer struct{ Objects []object }
-	if err := p.ask(p.ctx, p.repo, "where to send the large files", k, &answer); err != nil {
+	if err := p.askJSON(p.ctx, p.repo, "where to send the large files", k, &answer); err != nil {
 		return nil, err
 	}
 	objects := map[string]object{}
@@ -121,12 +121,12 @@ func (p *push) batch(group []*outgoing) (map[string]object, error) {
 		o, ok := objects[f.oid]
 		switch {
 		case !ok:
-			return nil, p.wrong("does not say where to send %s", f.Name)
+			return nil, p.wrongAnswer("does not say where to send %s", f.Name)
 		case o.Error != nil:
 			return nil, &fault{Repo: p.repo.id, Err: errors.New("refused"),
 				Detail: p.hide(fmt.Sprintf("%s does not take %s: %.200s", p.endpoint.Host, f.Name, o.Error.Message))}
 		case o.Actions != nil && o.Actions.Upload == nil:
-			return nil, p.wrong("gives no address for %s", f.Name)
+			return nil, p.wrongAnswer("gives no address for %s", f.Name)
 		}
 	}
 	return objects, nil
@@ -137,16 +137,17 @@ func lfsHeader() http.Header {
 	return http.Header{"Accept": {kind}, "Content-Type": {kind}}
 }
 
-// sendOne sends a file, or the missing parts of an interrupted upload.
+// sendOne sends a file, or the missing parts of an interrupted upload, to where o says. If addresses have expired, it
+// asks for new ones and begins again, up to maxUploads times.
 func (p *push) sendOne(f *outgoing, o object) error {
 	for begun := 1; ; begun++ {
-		if o.Actions == nil {
+		if o.Actions == nil { // the hub has the file
 			p.forget(f)
 			p.options.Progress(f.Name, f.Size, f.Size)
-			f.bytes = cmp.Or(f.bytes, "stored")
+			f.delivered = cmp.Or(f.delivered, "stored")
 			return nil
 		}
-		f.bytes = "sent"
+		f.delivered = "sent"
 		u, saved := p.saved(f)
 		if !saved {
 			var err error
@@ -176,7 +177,8 @@ func (p *push) sendOne(f *outgoing, o object) error {
 	}
 }
 
-// plan reads where to send a file.
+// plan reads where to send a file: to one address, or in parts if the action's header has chunk_size. The address of part
+// number n, from 1 on, is then the header's member "n".
 func (p *push) plan(f *outgoing, a action) (upload, error) {
 	u := upload{Address: a.Href}
 	text := func(key string) string {
@@ -193,25 +195,26 @@ func (p *push) plan(f *outgoing, a action) (upload, error) {
 	}
 	chunk, err := strconv.ParseInt(text("chunk_size"), 10, 64)
 	if err != nil || chunk <= 0 {
-		return u, p.wrong("wants %s in parts of %.40q bytes", f.Name, text("chunk_size"))
+		return u, p.wrongAnswer("wants %s in parts of %.40q bytes", f.Name, text("chunk_size"))
 	}
-	numbers := map[int]string{}
+	addresses := map[int]string{}
 	for key := range a.Header {
 		if n, err := strconv.Atoi(key); err == nil {
-			numbers[n] = text(key)
+			addresses[n] = text(key)
 		}
 	}
-	u.Chunk, u.ETags = chunk, make([]string, len(numbers))
-	for n := range len(numbers) {
-		u.Parts = append(u.Parts, numbers[n+1])
+	u.Chunk, u.ETags = chunk, make([]string, len(addresses))
+	for n := range len(addresses) {
+		u.Parts = append(u.Parts, addresses[n+1])
 	}
 	if int64(len(u.Parts)) != (f.Size+chunk-1)/chunk || slices.Contains(u.Parts, "") {
-		return u, p.wrong("gives %d addresses for the parts of %s, which are %d", len(u.Parts), f.Name, (f.Size+chunk-1)/chunk)
+		return u, p.wrongAnswer("gives %d addresses for the parts of %s, which are %d", len(u.Parts), f.Name, (f.Size+chunk-1)/chunk)
 	}
 	return u, nil
 }
 
-// transfer sends the missing parts of a file.
+// transfer sends a file in one piece, or its missing parts, and then has the storage join them. After each part it saves
+// u, to which it adds the part's ETag, so that another push can continue there.
 func (p *push) transfer(f *outgoing, u upload) error {
 	c, err := f.open()
 	if err != nil {
@@ -234,7 +237,7 @@ func (p *push) transfer(f *outgoing, u upload) error {
 				return err
 			}
 			if u.ETags[i] == "" {
-				return p.wrong("answers part %d of %s without an ETag", i+1, f.Name)
+				return p.wrongAnswer("answers part %d of %s without an ETag", i+1, f.Name)
 			}
 			if err := p.save(f, u); err != nil {
 				return err
@@ -242,32 +245,32 @@ func (p *push) transfer(f *outgoing, u upload) error {
 		}
 		parts = append(parts, part{i + 1, u.ETags[i]})
 	}
-	address, err := p.target(u.Address)
+	address, err := p.uploadAddress(u.Address)
 	if err != nil {
 		return err
 	}
 	k := posted(call{address: address, header: lfsHeader(), signed: true}, map[string]any{"oid": f.oid, "parts": parts})
-	return p.tell("putting "+f.Name+" together", k, nil)
+	return p.callOnly("putting "+f.Name+" together", k, nil)
 }
 
 // put sends size bytes of a file and returns the ETag of the answer.
 func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag string, err error) {
-	address, err := p.target(to)
+	address, err := p.uploadAddress(to)
 	if err != nil {
 		return "", err
 	}
-	k := call{method: http.MethodPut, address: address, signed: true, repeat: []int{http.StatusBadRequest}} // S3 answers a slow request with this status
+	k := call{method: http.MethodPut, address: address, signed: true, repeatStatuses: []int{http.StatusBadRequest}} // S3 answers a slow request with this status
 	k.body = func() (io.Reader, int64) {
 		report := func(done int64) { p.options.Progress(f.Name, done, f.Size) }
 		return files.Counted(io.NewSectionReader(c, from, size), from, report), size
 	}
-	err = p.tell(f.Name, k, func(resp *http.Response) { etag = resp.Header.Get("ETag") })
+	err = p.callOnly(f.Name, k, func(resp *http.Response) { etag = resp.Header.Get("ETag") })
 	return etag, err
 }
 
-// tell makes a call whose answer is not needed.
-func (p *push) tell(what string, k call, seen func(*http.Response)) error {
-	k.read = func(resp *http.Response) error {
+// callOnly makes a call whose answer is not needed.
+func (p *push) callOnly(what string, k call, seen func(*http.Response)) error {
+	k.readAnswer = func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
 			return permanent{&fault{Repo: p.repo.id, Status: resp.StatusCode, Err: errors.New("refused"),
 				Detail: p.hide(fmt.Sprintf("%s: %s answers %.100s", what, k.address.Host, resp.Status))}}
@@ -279,7 +282,7 @@ func (p *push) tell(what string, k call, seen func(*http.Response)) error {
 		_, err := answer(resp, 1<<20)
 		return err
 	}
-	return p.done(p.ctx, p.repo, what, k)
+	return p.finish(p.ctx, p.repo, what, k)
 }
 
 // verify asks the hub to check that it stores a file.
@@ -287,26 +290,26 @@ func (p *push) verify(f *outgoing, a *action) error {
 	if a == nil {
 		return nil
 	}
-	address, err := p.target(a.Href)
+	address, err := p.uploadAddress(a.Href)
 	if err != nil {
 		return err
 	}
 	k := posted(call{address: address, header: lfsHeader()}, map[string]any{"oid": f.oid, "size": f.Size})
-	return p.tell("the check of "+f.Name, k, nil)
+	return p.callOnly("the check of "+f.Name, k, nil)
 }
 
-// target reads an address from the hub. If the endpoint is another one, such as a proxy,
+// uploadAddress reads an address from the hub. If the endpoint is another one, such as a proxy,
 // it replaces the hub's own host.
-func (p *push) target(text string) (*url.URL, error) {
+func (p *push) uploadAddress(text string) (*url.URL, error) {
 	if rest, ok := strings.CutPrefix(text, defaultEndpoint+"/"); ok {
 		text = p.endpoint.String() + "/" + rest
 	}
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https":
-		return nil, p.wrong("gives an address for an upload that is not one of the web")
+		return nil, p.wrongAnswer("gives an address for an upload that is not one of the web")
 	case u.Scheme == "http" && p.endpoint.Scheme == "https":
-		return nil, p.wrong("gives an address for an upload without encryption: %s", withoutQuery(u))
+		return nil, p.wrongAnswer("gives an address for an upload without encryption: %s", withoutQuery(u))
 	}
 	return u, nil
 }
@@ -314,7 +317,7 @@ func (p *push) target(text string) (*url.URL, error) {
 // stateFile names the file for the state of an upload to the repository.
 func (p *push) stateFile(oid, end string) string {
 	sum := sha256.Sum256([]byte(p.endpoint.String() + "\n" + p.repo.id + "\n" + oid))
-	return filepath.Join(p.state, hex.EncodeToString(sum[:16])+end)
+	return filepath.Join(p.stateFolder, hex.EncodeToString(sum[:16])+end)
 }
 
 // saved returns the interrupted upload of a file. ok is false if there is none or its

@@ -109,15 +109,15 @@ func (s *store) writeListing(in info) error {
 	return writeFile(path, string(text))
 }
 
-// fill downloads the files that the snapshot lacks, and then writes its ref.
-func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string, error) {
+// fillSnapshot downloads the files that the snapshot lacks, and then writes its ref.
+func (s *store) fillSnapshot(ctx context.Context, c *client, in info, o Options) (string, error) {
 	dir := s.dir("snapshots", in.commit)
 	get := func(name string) error {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if exists(path) {
 			return nil
 		}
-		return s.add(ctx, c, in.commit, name, path, o)
+		return s.addFile(ctx, c, in.commit, name, path, o)
 	}
 	needed, err := s.needed(in.files, func(name string) ([]byte, error) {
 		if err := get(name); err != nil {
@@ -150,9 +150,9 @@ func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string
 	return dir, nil
 }
 
-// add links a file of a snapshot to its blob, which it downloads unless another
+// addFile links a file of a snapshot to its blob, which it downloads unless another
 // snapshot has it.
-func (s *store) add(ctx context.Context, c *client, commit, name, path string, o Options) error {
+func (s *store) addFile(ctx context.Context, c *client, commit, name, path string, o Options) error {
 	f, err := c.stat(ctx, s.repo, commit, name)
 	if err != nil {
 		return err

@@ -16,6 +16,8 @@ import (
 
 func init() { models.Register("lfm2", "the dense models of LFM2 and LFM2.5", open) }
 
+// open reads a config.json. Which layers have attention it takes from layer_types or from full_attn_idxs; the others
+// have a convolution.
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Lfm2ForCausalLM")
 	c.Only("use_pos_enc", "true")
@@ -25,7 +27,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	s.RMSEps = c.Number("norm_eps", s.RMSEps)
 	s.Block.Taps = c.SizeOr("conv_L_cache", s.Block.Taps)
 	c.Decode("conv_bias", &s.Block.ConvBias, "true or false")
-	s.Other = &decoder.Other{Type: "conv", Mixer: models.Convolution, At: func(int) bool { return false }}
+	s.Other = &decoder.Other{Type: "conv", Mixer: models.Convolution, At: func(int) bool { return false }} // if neither is stated
 	if key := "full_attn_idxs"; c.Has(key) {
 		var full []int
 		c.Decode(key, &full, "a list of layers")
@@ -33,7 +35,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	}
 	s.FFN = c.SizeOr("block_ff_dim", s.FFN)
 	s, err := decoder.Read(c, s)
-	s.FFN = adjusted(c, c.SizeOr("block_ff_dim", s.FFN))
+	s.FFN = adjusted(c, c.SizeOr("block_ff_dim", s.FFN)) // again: Read prefers intermediate_size
 	for _, key := range []string{"block_dim", "conv_dim", "conv_dim_out"} {
 		c.Only(key, strconv.Itoa(s.Hidden))
 	}
@@ -59,7 +61,7 @@ func adjusted(c *models.ConfigFile, ffn int) int {
 // design returns an LFM2. Its values are the defaults of transformers' Lfm2Config.
 func design() decoder.Shape {
 	names := decoder.LlamaNames
-	names.Norm, names.InputNorm, names.PostNorm = "model.embedding_norm.weight", "operator_norm.weight", "ffn_norm.weight"
+	names.Norm, names.InputNorm, names.BeforeMLPNorm = "model.embedding_norm.weight", "operator_norm.weight", "ffn_norm.weight"
 	names.QNorm, names.KNorm, names.O = "self_attn.q_layernorm.weight", "self_attn.k_layernorm.weight", "self_attn.out_proj"
 	names.Gate, names.Up, names.Down, names.GateUp = "feed_forward.w1", "feed_forward.w3", "feed_forward.w2", "feed_forward.w13"
 	names.ConvIn, names.Conv, names.ConvOut = "conv.in_proj", "conv.conv", "conv.out_proj"

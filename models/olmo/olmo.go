@@ -33,8 +33,8 @@ func read(c *models.ConfigFile, s decoder.Shape) (models.Design, error) {
 // design returns an OLMo. Its values are the defaults of transformers' Olmo2Config.
 func design(theta float64) decoder.Shape {
 	names := decoder.LlamaNames
-	names.InputNorm, names.AttentionNorm, names.PostNorm = "", names.PostNorm, ""
-	names.OutputNorm = "post_feedforward_layernorm.weight"
+	names.InputNorm, names.AfterMixerNorm, names.BeforeMLPNorm = "", names.BeforeMLPNorm, ""
+	names.AfterMLPNorm = "post_feedforward_layernorm.weight"
 	return decoder.Shape{Sizes: models.Sizes{MaxPositions: 2048}, RopeTheta: theta, RMSEps: 1e-5, Names: names,
 		Block: decoder.Block{QKNorm: true, WideNorm: true}}
 }

@@ -15,6 +15,8 @@ import (
 
 func init() { models.Register("qwen3_5_text", "the dense text models of Qwen3.5 and Qwen3.6", open) }
 
+// open reads a config.json into the shape of design: each full_attention_interval-th layer has attention with a gate,
+// and the others have the delta rule.
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Qwen3_5ForCausalLM")
 	c.Only("attn_output_gate", "true")
@@ -29,7 +31,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
 	s.Block.OBias = s.Block.QKVBias
 	if r := decoder.RopeObject(c); r != nil { // how parts of a head turn by the places of images; for text all are the same
-		r.Has("mrope_section") // marks the key as seen, so that Read does not refuse it
+		r.Has("mrope_section") // marks the key as seen: Read refuses others
 		r.Has("mrope_interleaved")
 	}
 	return decoder.Read(c, s)

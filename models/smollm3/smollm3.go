@@ -12,6 +12,7 @@ import (
 
 func init() { models.Register("smollm3", "SmolLM3", open) }
 
+// open reads a config.json: Llama's layers, some of which have no rotary embedding.
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("SmolLM3ForCausalLM")
 	s := design(models.Sizes{MaxPositions: 32768, KVHeads: 4})
@@ -22,9 +23,9 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	if err != nil {
 		return nil, err
 	}
-	still := s.Kinds[0]
-	still.Frequencies = make([]float32, len(still.Frequencies))
-	s.Kinds, s.KindOf = append(s.Kinds, still), make([]int, s.Layers)
+	unturnedKind := s.Kinds[0]
+	unturnedKind.Frequencies = make([]float32, len(unturnedKind.Frequencies)) // frequencies of 0 turn nothing
+	s.Kinds, s.KindOf = append(s.Kinds, unturnedKind), make([]int, s.Layers)
 	for i, without := range unturned(c, s.Layers) {
 		if without {
 			s.KindOf[i] = 1
@@ -33,8 +34,8 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	return s, c.Err()
 }
 
-// unturned reads which layers have no rotary embedding: those with a 0 in no_rope_layers
-// or, without such a list, every no_rope_layer_interval-th layer.
+// unturned reads which layers have no rotary embedding: those with a 0 (not a 1, despite the
+// name) in no_rope_layers or, without such a list, every no_rope_layer_interval-th layer.
 func unturned(c *models.ConfigFile, layers int) []bool {
 	without := make([]bool, layers)
 	interval := c.SizeOr("no_rope_layer_interval", 4)
