@@ -54,9 +54,10 @@ func interpreter() (string, error) {
 	return python, nil
 }
 
+// check runs the script over the Programs' files and returns how it ended and the lines that it wrote, if it failed.
 func check(t *testing.T, python string, programs []models.Program) (problems []string) {
 	dir := t.TempDir()
-	args := []string{"-"}
+	args := []string{"-"} // the script comes from the standard input
 	for i, p := range programs {
 		path := filepath.Join(dir, fmt.Sprintf("%04d.onnx", i))
 		if err := os.WriteFile(path, p.ONNX().Encode(), 0o666); err != nil {

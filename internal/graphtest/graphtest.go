@@ -109,9 +109,9 @@ func define(values map[string]Tensor, name string, t Tensor) {
 	values[name] = t
 }
 
-// run evaluates one node.
+// run evaluates one node from the values of its inputs. An attribute that the operator did not read is a failure.
 func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
-	c := &call{Node: n, read: make(map[string]bool)}
+	c := &call{Node: n, known: make(map[string]bool)}
 	defer func() {
 		switch e := recover().(type) {
 		case nil:
@@ -142,7 +142,7 @@ func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
 	}
 	out = op(c)
 	for _, a := range n.Attrs {
-		if !c.read[a.Name] {
+		if !c.known[a.Name] {
 			fail("attribute %q is not known", a.Name)
 		}
 	}
@@ -169,13 +169,13 @@ func conform(p models.Port, t Tensor, letters map[string]int) {
 // new gets the value that makes the product n.
 func evaluate(product string, n int, letters map[string]int) int {
 	total, unknown := 1, ""
-	for _, f := range strings.Split(product, "*") {
-		if v, err := strconv.Atoi(f); err == nil {
+	for _, factor := range strings.Split(product, "*") {
+		if v, err := strconv.Atoi(factor); err == nil {
 			total *= v
-		} else if v, ok := letters[f]; ok {
+		} else if v, ok := letters[factor]; ok {
 			total *= v
 		} else if unknown == "" {
-			unknown = f
+			unknown = factor
 		} else {
 			return n // two unknowns: accept any size
 		}
@@ -207,8 +207,8 @@ func recoverTo(err *error, name string) {
 // A call is a node and its inputs.
 type call struct {
 	onnx.Node
-	in   []*Tensor // nil for an omitted input
-	read map[string]bool
+	in    []*Tensor // nil for an omitted input
+	known map[string]bool
 }
 
 // operands demands between least and most inputs and returns them; only the inputs after
@@ -226,7 +226,7 @@ func (c *call) operands(least, most int) []*Tensor {
 }
 
 func attribute[T any](c *call, name string, otherwise T) T {
-	c.read[name] = true
+	c.known[name] = true
 	for _, a := range c.Attrs {
 		if a.Name == name {
 			v, ok := a.Value.(T)
@@ -246,7 +246,7 @@ func (c *call) int(name string, otherwise int) int {
 func (c *call) flag(name string) bool { return c.int(name, 0) == 1 }
 
 func (c *call) float(name string, otherwise float64) float64 {
-	c.read[name] = true
+	c.known[name] = true
 	if !slices.ContainsFunc(c.Attrs, func(a onnx.Attr) bool { return a.Name == name }) {
 		return otherwise
 	}

@@ -8,6 +8,7 @@ import (
 	"onering/models/onnx"
 )
 
+// rmsNormalization divides each line of the last axis by its root mean square and multiplies it by the weights.
 func rmsNormalization(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, w := *in[0], *in[1]
@@ -61,20 +62,22 @@ func turn(head []float64, cos, sin Tensor, pos int) {
 	}
 }
 
+// rotaryEmbedding turns each head by its token's position: whole heads, as wide as the angles say, or their beginnings,
+// of rotary_embedding_dim elements, where the number of heads is stated.
 func rotaryEmbedding(c *call) []Tensor {
 	in := c.operands(4, 4)
 	x, pos, cos, sin := in[0].Clone(), *in[1], *in[2], *in[3]
 	pos.checkType(models.I64)
 	cos.checkType(x.Type)
 	sin.checkType(x.Type)
-	width := 2 * cos.Dims[1]
-	if n := c.int("rotary_embedding_dim", 0); n > 0 {
-		if n != width {
-			fail("%d elements of a head are turned, there are angles for %d", n, width)
+	headWidth := 2 * cos.Dims[1]
+	if n := c.int("rotary_embedding_dim", 0); n > 0 { // a part of each head
+		if n != headWidth {
+			fail("%d elements of a head are turned, there are angles for %d", n, headWidth)
 		}
-		width = x.Dims[2] / c.int("num_heads", 0)
+		headWidth = x.Dims[2] / c.int("num_heads", 0)
 	}
-	if len(x.Dims) != 3 || !slices.Equal(pos.Dims, x.Dims[:2]) || x.Dims[2]%width != 0 || !slices.Equal(cos.Dims, sin.Dims) {
+	if len(x.Dims) != 3 || !slices.Equal(pos.Dims, x.Dims[:2]) || x.Dims[2]%headWidth != 0 || !slices.Equal(cos.Dims, sin.Dims) {
 		fail("want x [B,T,heads*K], positions [B,T] and angles [P,K/2]")
 	}
 	// ONNX Runtime refuses this even if the positions are in range.
@@ -82,7 +85,7 @@ func rotaryEmbedding(c *call) []Tensor {
 		fail("rows of %d tokens, there are angles for %d", x.Dims[1], cos.Dims[0])
 	}
 	for i, p := range pos.ints() {
-		for row := x.Data[i*x.Dims[2] : (i+1)*x.Dims[2]]; len(row) > 0; row = row[width:] {
+		for row := x.Data[i*x.Dims[2] : (i+1)*x.Dims[2]]; len(row) > 0; row = row[headWidth:] {
 			turn(row[:2*cos.Dims[1]], cos, sin, p)
 		}
 	}
@@ -91,8 +94,9 @@ func rotaryEmbedding(c *call) []Tensor {
 
 // groupQueryAttention takes packed queries, keys and values [B,T,(H+2G)*K], the cache
 // [B,G,S,K] and, for row b, seqlens[b] = length - 1 where length includes this call's
-// tokens. total = T means a first prompt, padded on the right. The result for padding is
-// unspecified, so NaN here.
+// tokens. total = T means a first prompt, padded on the right; otherwise the T tokens follow
+// those in the cache. It returns the attention and the cache with the tokens. The result for
+// padding is unspecified, so NaN here.
 func groupQueryAttention(c *call) []Tensor {
 	in := c.operands(1, 9)
 	if in[1] != nil || in[2] != nil || slices.Contains(in[3:7], nil) {
@@ -126,7 +130,7 @@ func groupQueryAttention(c *call) []Tensor {
 	keys, values, out := pastK.Clone(), pastV.Clone(), zeros(qkv.Type, []int{B, T, heads * K})
 	for b := range B {
 		length := seqlens.ints()[b] + 1
-		start, tokens := length-T, T
+		start, tokens := length-T, T // the place of the first token, and how many are no padding
 		if first {
 			start, tokens = 0, length
 		}
@@ -154,10 +158,12 @@ func groupQueryAttention(c *call) []Tensor {
 	return []Tensor{out, keys, values}
 }
 
-// linearAttention is the gated delta rule with a head of keys for each head of values.
+// linearAttention is the gated delta rule with a head of keys for each head of values. For each token a head's state
+// [K,V] decays by e^decay, moves by beta towards having v at the key, and is read at the query.
 func linearAttention(c *call) []Tensor {
 	in := c.operands(6, 6)
-	q, k, v, state, heads := in[0], in[1], in[2], in[3].Clone(), c.int("kv_num_heads", 0)
+	q, k, v, state, decay, beta := in[0], in[1], in[2], in[3].Clone(), in[4], in[5]
+	heads := c.int("kv_num_heads", 0)
 	if rule := attribute(c, "update_rule", ""); rule != "gated_delta" || c.int("q_num_heads", 0) != heads || c.float("scale", 0) != 1 {
 		fail("only gated_delta, not scaled, with as many heads of queries as of keys, not %q", rule)
 	}
@@ -167,14 +173,14 @@ func linearAttention(c *call) []Tensor {
 		b, h := at/(T*heads), at%heads
 		s, key, query := state.Data[(b*heads+h)*K*V:][:K*V], k.Data[at*K:][:K], q.Data[at*K:][:K]
 		for j := range V {
-			have := 0.0
+			recalled := 0.0
 			for i, x := range key {
-				s[i*V+j] *= math.Exp(in[4].Data[at])
-				have += s[i*V+j] * x
+				s[i*V+j] *= math.Exp(decay.Data[at])
+				recalled += s[i*V+j] * x
 			}
-			more := in[5].Data[at] * (v.Data[at*V+j] - have)
+			update := beta.Data[at] * (v.Data[at*V+j] - recalled)
 			for i, x := range key {
-				s[i*V+j] += x * more
+				s[i*V+j] += x * update
 				out.Data[at*V+j] += s[i*V+j] * query[i]
 			}
 		}
@@ -229,7 +235,7 @@ func (q queryGroup) attend(out []float64) {
 				scores.Data[s] = math.Inf(-1)
 			}
 		}
-		p := softmax(&call{in: []*Tensor{&scores}, read: map[string]bool{}})[0]
+		p := softmax(&call{in: []*Tensor{&scores}, known: map[string]bool{}})[0]
 		for s, w := range p.Data {
 			for i, v := range q.values(g, s) {
 				out[h*q.width+i] += w * v
@@ -244,8 +250,8 @@ func fillNaN(v []float64) {
 	}
 }
 
-// scan runs the body once for each element of the first axis of the inputs behind the
-// states, and stacks the outputs behind the states.
+// scan runs the body once for each element of the first axis of the inputs behind the states, from its end where the
+// direction is 1, and stacks the outputs behind the states in the same way. A state goes from one run to the next.
 func scan(c *call) []Tensor {
 	body := attribute(c, "body", onnx.Graph{})
 	inputs := c.int("num_scan_inputs", 0)
@@ -254,16 +260,16 @@ func scan(c *call) []Tensor {
 		fail("%d inputs of which %d are scanned, the body has %d", len(c.in), inputs, len(body.Inputs))
 	}
 	steps := c.in[states].Dims[0]
-	order := func(name string, n int) []int64 { return attribute(c, name, make([]int64, n)) }
-	from, to := order("scan_input_directions", inputs), order("scan_output_directions", len(body.Outputs)-states)
-	out, parts := make([]Tensor, len(body.Outputs)), make([][]Tensor, len(body.Outputs)-states)
+	directions := func(name string, n int) []int64 { return attribute(c, name, make([]int64, n)) } // forwards if not stated
+	inputDirections, outputDirections := directions("scan_input_directions", inputs), directions("scan_output_directions", len(body.Outputs)-states)
+	out, stacked := make([]Tensor, len(body.Outputs)), make([][]Tensor, len(body.Outputs)-states)
 	for i := range states {
 		out[i] = *c.in[i]
 	}
-	for i := range parts {
-		parts[i] = make([]Tensor, steps)
+	for i := range stacked {
+		stacked[i] = make([]Tensor, steps)
 	}
-	at := func(directions []int64, i, step int) int {
+	elementOf := func(directions []int64, i, step int) int {
 		if directions[i] == 1 {
 			return steps - 1 - step
 		}
@@ -276,7 +282,7 @@ func scan(c *call) []Tensor {
 				values[v.Name] = out[i]
 				continue
 			}
-			x := c.in[i].part(0, at(from, i-states, step), 1)
+			x := c.in[i].part(0, elementOf(inputDirections, i-states, step), 1)
 			x.Dims = x.Dims[1:]
 			values[v.Name] = x
 		}
@@ -289,11 +295,11 @@ func scan(c *call) []Tensor {
 			if i < states {
 				out[i] = values[v.Name]
 			} else {
-				parts[i-states][at(to, i-states, step)] = values[v.Name]
+				stacked[i-states][elementOf(outputDirections, i-states, step)] = values[v.Name]
 			}
 		}
 	}
-	for i, p := range parts {
+	for i, p := range stacked {
 		x := Tensor{p[0].Type, append([]int{steps}, p[0].Dims...), nil}
 		for _, t := range p {
 			x.Data = append(x.Data, t.Data...)

@@ -15,29 +15,30 @@ func shape(c *call) []Tensor {
 	return []Tensor{Ints(slices.Clone(x.Dims[start:end]), end-start)}
 }
 
+// reshape gives x the stated sizes: 0 keeps that of x on the same axis, and one -1 is inferred from the others.
 func reshape(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, spec := *in[0], *in[1]
 	spec.checkType(models.I64)
-	dims, rest, known := spec.ints(), -1, 1
+	dims, inferred, known := spec.ints(), -1, 1
 	for i, n := range dims {
 		if n == 0 {
 			dims[i] = x.Dims[i]
 		}
 		if n == -1 {
-			if rest >= 0 {
+			if inferred >= 0 {
 				fail("two sizes are -1")
 			}
-			rest = i
+			inferred = i
 			continue
 		}
 		known *= dims[i]
 	}
-	if rest >= 0 {
+	if inferred >= 0 {
 		if known == 0 {
 			fail("-1 beside a size of 0")
 		}
-		dims[rest] = len(x.Data) / known
+		dims[inferred] = len(x.Data) / known
 	}
 	if size(dims) != len(x.Data) {
 		fail("to %v", spec.ints())
@@ -119,6 +120,8 @@ func gatherND(c *call) []Tensor {
 	return []Tensor{out}
 }
 
+// scatterND writes rows [B,G,K] over those of x [B,G,S,K] at the places at [B,G,3], which name b, g and s. With the
+// reduction add it adds elements or rows to a matrix instead.
 func scatterND(c *call) []Tensor {
 	in := c.operands(3, 3)
 	x, at, rows := *in[0], *in[1], *in[2]
@@ -135,11 +138,11 @@ func scatterND(c *call) []Tensor {
 	out := Tensor{Type: x.Type, Dims: x.Dims, Data: slices.Clone(x.Data)}
 	k := x.Dims[3]
 	for i := 0; i < len(at.Data); i += 3 {
-		place := 0
+		row := 0
 		for axis, v := range at.Data[i : i+3] {
-			place = place*x.Dims[axis] + index(v, x.Dims[axis])
+			row = row*x.Dims[axis] + index(v, x.Dims[axis])
 		}
-		copy(out.Data[place*k:(place+1)*k], rows.Data[i/3*k:])
+		copy(out.Data[row*k:(row+1)*k], rows.Data[i/3*k:])
 	}
 	return []Tensor{out}
 }
@@ -193,6 +196,7 @@ func (t Tensor) part(axis, start, n int) Tensor {
 	return t.take(dims, walk(start*s[axis], dims, s))
 }
 
+// pad adds zeros before and after the elements of one axis.
 func pad(c *call) []Tensor {
 	in := c.operands(2, 4)
 	x := *in[0]
@@ -213,6 +217,7 @@ func pad(c *call) []Tensor {
 	return []Tensor{out}
 }
 
+// concat joins any number of tensors along an axis, in which alone their sizes may differ.
 func concat(c *call) []Tensor {
 	in := c.operands(1, len(c.in))
 	axis := in[0].axis(c.int("axis", 0))
@@ -237,6 +242,7 @@ func concat(c *call) []Tensor {
 	return []Tensor{out}
 }
 
+// split cuts an axis into parts of the stated sizes, one for each output.
 func split(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, sizes := *in[0], in[1].ints()

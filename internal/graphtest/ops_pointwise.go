@@ -9,6 +9,7 @@ import (
 
 var ops map[string]func(c *call) []Tensor
 
+// init fills ops, the operators by name: a literal could not have scan, which reads ops.
 func init() {
 	ops = map[string]func(c *call) []Tensor{
 		"Add": arithmetic(func(a, b float64) float64 { return a + b }),

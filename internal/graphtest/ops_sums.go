@@ -15,16 +15,16 @@ func sum(v []float64) (s float64) {
 	return s
 }
 
-// product adds alpha op(a) op(b) to out for one pair of matrices; ar, ac and br,
-// bc are the rows and columns of a and b before the transposes.
+// product adds alpha op(a) op(b) to out for one pair of matrices, where op transposes if transA or transB
+// is set; ar, ac and br, bc are the rows and columns of a and b before that.
 func product(out, a, b []float64, ar, ac, br, bc int, transA, transB bool, alpha float64) {
-	m, k, ai, ak := ar, ac, ac, 1
+	m, k, aRow, aColumn := ar, ac, ac, 1 // rows and columns of op(a), and the distances between them
 	if transA {
-		m, k, ai, ak = ac, ar, 1, ac
+		m, k, aRow, aColumn = ac, ar, 1, ac
 	}
-	k2, n, bk, bj := br, bc, bc, 1
+	k2, n, bRow, bColumn := br, bc, bc, 1
 	if transB {
-		k2, n, bk, bj = bc, br, 1, bc
+		k2, n, bRow, bColumn = bc, br, 1, bc
 	}
 	if k != k2 {
 		fail("inner sizes %d and %d", k, k2)
@@ -33,13 +33,14 @@ func product(out, a, b []float64, ar, ac, br, bc int, transA, transB bool, alpha
 		for j := range n {
 			s := 0.0
 			for l := range k {
-				s += a[i*ai+l*ak] * b[l*bk+j*bj]
+				s += a[i*aRow+l*aColumn] * b[l*bRow+j*bColumn]
 			}
 			out[i*n+j] += alpha * s
 		}
 	}
 }
 
+// gemm is op(a) op(b) plus, if there is a third operand, that broadcast to the product's shape.
 func gemm(c *call) []Tensor {
 	in := c.operands(2, 3)
 	a, b, tA, tB := *in[0], *in[1], c.flag("transA"), c.flag("transB")
@@ -102,6 +103,7 @@ func batches(c *call, tA, tB bool, alpha float64) []Tensor {
 	return []Tensor{out}
 }
 
+// softmax makes each line of an axis positive with the sum 1.
 func softmax(c *call) []Tensor {
 	x := c.operands(1, 1)[0]
 	x.checkType(floating...)
@@ -122,6 +124,7 @@ func softmax(c *call) []Tensor {
 	return []Tensor{out}
 }
 
+// cumSum has running sums along an axis, with each element's own number or without (exclusive), perhaps from the end.
 func cumSum(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, axis := *in[0], *in[1]
@@ -178,6 +181,7 @@ func topK(c *call) []Tensor {
 	return []Tensor{values, indices}
 }
 
+// argMax has the index of the largest number of each line of an axis, the first of equal ones.
 func argMax(c *call) []Tensor {
 	x := c.operands(1, 1)[0]
 	axis := x.axis(c.int("axis", 0))

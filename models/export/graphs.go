@@ -14,7 +14,8 @@ type builder struct {
 	err   error
 }
 
-// add appends Programs to files named after them and a variant.
+// add appends Programs, built with the error err, to files named after them and a variant, each with
+// the texts that say what it and its ports hold. After the first error it adds nothing more.
 func (b *builder) add(variant string, err error, programs ...models.Program) {
 	if b.err == nil {
 		b.err = err
@@ -28,10 +29,11 @@ func (b *builder) add(variant string, err error, programs ...models.Program) {
 			b.err = fmt.Errorf("export: nothing says what %s computes", p.Name)
 			return
 		}
-		if f.Inputs, b.err = portsOf(p, p.Inputs, false); b.err != nil {
+		const inputs, outputs = false, true
+		if f.Inputs, b.err = portsOf(p, p.Inputs, inputs); b.err != nil {
 			return
 		}
-		if f.Outputs, b.err = portsOf(p, p.Outputs, true); b.err != nil {
+		if f.Outputs, b.err = portsOf(p, p.Outputs, outputs); b.err != nil {
 			return
 		}
 		model := p.ONNX()
@@ -64,7 +66,8 @@ func (b *builder) sampling(forms []models.Form) {
 // fullLayer and fullHead are in the names of the graphs that store all that backward reads.
 const fullLayer, fullHead = ".stash2", ".stash3"
 
-// training adds the layers, the head and the optimizer.
+// training adds the layers of each kind, in the given number of blocks and with and without what backward
+// reads stored, the norm, every form of the head, the rows of the embedding, and the optimizer.
 func (b *builder) training(blocks int) {
 	for i, k := range b.arch.Geometry().Kinds {
 		if k.Program != i {
@@ -91,12 +94,12 @@ func (b *builder) training(blocks int) {
 	b.add("", err, forward)
 	rows, err := b.arch.Rows()
 	b.add("", err, rows.Gather, rows.Add, rows.Pair)
-	if rows.Embed.Name != rows.Gather.Name {
+	if rows.Embed.Name != rows.Gather.Name { // else they are the same graphs
 		b.add("", err, rows.Embed, rows.Learn)
 	}
 	norm2, err := b.arch.GradNorm()
 	b.add("", err, norm2)
-	step, err := adamw.Default().Program(nil, b.arch.Geometry().Compute)
+	step, err := adamw.Default().Program(nil, b.arch.Geometry().Compute) // nil: for a slice of any elements
 	b.add("", err, step)
 }
 

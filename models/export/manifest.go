@@ -63,7 +63,7 @@ var roles = map[models.Role]string{
 func portsOf(p models.Program, list []models.Port, output bool) (out []port, err error) {
 	for _, x := range list {
 		d := port{Port: x, Role: roles[x.Role], Of: x.Of}
-		if x.Role >= models.Keys {
+		if x.Role >= models.Keys { // a part of the cache
 			d.Layer = &x.Layer
 		}
 		if d.Doc, err = describe(p.Name, x, output); err != nil {
@@ -87,7 +87,8 @@ var letters = map[string]string{
 	"K": "tokens of all sets of a slice, and one more",
 }
 
-// newManifest describes the graphs of an architecture.
+// newManifest describes the graphs of an architecture. Where rope_frequencies do not say all about the layers, it adds
+// no_rope_layers, if some layers do not turn, or else layer_kinds and kind_of_layers.
 func newManifest(arch models.Architecture, graphs []graphFile, o Options) manifest {
 	g := arch.Geometry()
 	m := manifest{

@@ -62,7 +62,7 @@ func describe(program string, p models.Port, output bool) (string, error) {
 		return what, nil
 	}
 	family, _, _ := strings.Cut(programOf(program), ".")
-	name, kind, further := strings.Cut(p.Name, ".kind")
+	name, kind, further := strings.Cut(p.Name, ".kind") // see models.OfKind
 	text := meanings[family+"."+name]
 	if further && text != "" {
 		text += ", for layers of kind " + kind

@@ -71,6 +71,8 @@ func readConfig(path string) (config, error) {
 	return c, nil
 }
 
+// parseConfig reads the text of an adapter_config.json, with PEFT's defaults. A key that it does not know or compute is
+// an error unless its value is empty. It compiles layers_pattern and modules_to_save to indexes and saved.
 func parseConfig(text []byte) (config, error) {
 	c := config{Rank: 8, Alpha: 8, text: text}
 	if err := strict.JSON(text, &c); err != nil {
@@ -78,7 +80,7 @@ func parseConfig(text []byte) (config, error) {
 	}
 	err := ordered.EachMember(text, func(key string, value []byte, _ int) error {
 		empty := slices.Contains([]string{"null", "false", "{}", "[]", `""`}, string(compact(value)))
-		switch want, known := only[key]; {
+		switch want, known := only[key]; { // want: the values that are computed
 		case empty || slices.Contains(ignored, key) || slices.Contains(read, key) || slices.Contains(want, string(value)):
 			return nil
 		case !known:
@@ -121,18 +123,18 @@ func compact(value []byte) []byte {
 	return []byte(strings.Join(strings.Fields(string(value)), ""))
 }
 
-// adapter returns the Adapter of model m that c describes. All layers share one graph, so
-// they must have the same products.
-func (c config) adapter(m models.Model) (*Adapter, error) {
+// adapterOf returns the Adapter of model m that c describes. All layers share one graph, so
+// they must have the same products, of one rank and scale, and nothing else may be trained.
+func (c config) adapterOf(m models.Model) (*Adapter, error) {
 	list, base, err := c.products(m)
 	if err != nil {
 		return nil, err
 	}
 	wrong := ""
-	if whole := c.whole(append(slices.Clone(m.Layout().Names()), headTensor)); len(whole) > 0 {
+	if whole := c.replacedBySave(append(slices.Clone(m.Layout().Names()), headTensor)); len(whole) > 0 {
 		wrong = "modules_to_save has " + whole[0]
 	}
-	a := &Adapter{Adapter: models.Adapter{Rank: list[0].rank, Scale: list[0].scale}, unused: c.unused(list)}
+	a := &Adapter{Adapter: models.Adapter{Rank: list[0].rank, Scale: list[0].scale}, unusedPatterns: c.unusedPatterns(list)}
 	has := map[string]bool{}
 	for _, p := range list {
 		if name, first := strings.CutPrefix(p.module, base.prefixes[0]); first {
@@ -147,7 +149,7 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 				p.module, p.rank, p.scale, list[0].module, a.Rank, a.Scale)
 		}
 	}
-	for i, path := range base.paths {
+	for i, path := range base.paths { // compares each with the same module in the first layer
 		if first := base.paths[i%len(base.names)]; has[path] != has[first] {
 			wrong = fmt.Sprintf("one of %s and %s has low-rank products and the other has none (target_modules, exclude_modules, layers_to_transform)", first, path)
 		}
@@ -160,12 +162,12 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.layout, a.moved = arch.AdapterLayout(), base.moved
+	a.layout, a.naming = arch.AdapterLayout(), base.naming
 	return a, nil
 }
 
-// unused lists the patterns of c that no product matches.
-func (c config) unused(list []product) (names []string) {
+// unusedPatterns lists the patterns of c that no product matches.
+func (c config) unusedPatterns(list []product) (names []string) {
 	for _, p := range slices.Concat(c.Ranks, c.Alphas) {
 		if !slices.ContainsFunc(list, func(x product) bool { return matchAny(p.path, x.module) }) {
 			names = append(names, strconv.Quote(p.name))
@@ -174,8 +176,8 @@ func (c config) unused(list []product) (names []string) {
 	return names
 }
 
-// short returns the last parts of modules' names, which PEFT accepts as targets.
-func short(names []string) (out []string) {
+// lastParts returns the last parts of modules' names, which PEFT accepts as targets.
+func lastParts(names []string) (out []string) {
 	for _, name := range names {
 		out = append(out, name[strings.LastIndex(name, ".")+1:])
 	}

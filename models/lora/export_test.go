@@ -17,5 +17,5 @@ func Matched(text []byte, m models.Model) (products, whole []string, err error) 
 	for _, p := range list {
 		products = append(products, fmt.Sprintf("%s %d %.6g", p.module, p.rank, p.scale))
 	}
-	return products, c.whole(m.Layout().Names()), err
+	return products, c.replacedBySave(m.Layout().Names()), err
 }

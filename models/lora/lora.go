@@ -34,10 +34,10 @@ type Adapter struct {
 	// Dropout is the dropout with which other programs train the adapter. onering ignores it.
 	Dropout float64
 
-	text   []byte // the text of adapter_config.json
-	unused []string
-	layout *models.Layout
-	moved  moved
+	text           []byte // the text of adapter_config.json
+	unusedPatterns []string
+	layout         *models.Layout
+	naming         fileNaming
 }
 
 // Settings describe a new adapter.
@@ -72,7 +72,8 @@ func (s Settings) Differs(stated Settings, dir string) error {
 	return errors.Join(errs...)
 }
 
-// New returns a new adapter of the model m, which model names. Targets that m lacks are a *settings.Error.
+// New returns a new adapter of the model m, and writes its adapter_config.json, in which model is the name of m. Targets
+// that m lacks are a *settings.Error.
 func New(s Settings, m models.Model, model string) (*Adapter, error) {
 	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, Targets: targets{list: s.Targets, single: len(s.Targets) == 1 && s.Targets[0] == allLinear}}
 	base, err := modulesOf(m)
@@ -80,22 +81,22 @@ func New(s Settings, m models.Model, model string) (*Adapter, error) {
 		return nil, err
 	}
 	for _, name := range s.Targets {
-		if !c.Targets.single && !slices.ContainsFunc(base.paths, func(path string) bool { return covers(name, path) }) {
+		if !c.Targets.single && !slices.ContainsFunc(base.paths, func(path string) bool { return namesEndOf(name, path) }) {
 			return nil, &settings.Error{Key: "lora.targets", Remedy: fmt.Sprintf("%q is not a module of a layer: it has %s (all-linear is all of them)",
 				name, strings.Join(base.names, ", "))}
 		}
 	}
-	a, err := c.adapter(m)
+	a, err := c.adapterOf(m)
 	if err != nil {
 		return nil, err
 	}
-	init := any(true)
+	init := any(true) // PEFT's word for kaiming
 	if s.Init == "gaussian" {
 		init = s.Init
 	}
 	names := s.Targets
 	if c.Targets.single {
-		names = short(a.Modules)
+		names = lastParts(a.Modules)
 	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -103,7 +104,7 @@ func New(s Settings, m models.Model, model string) (*Adapter, error) {
 	e.SetIndent("", "  ")
 	err = e.Encode(map[string]any{
 		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": model, "r": s.Rank, "lora_alpha": s.Alpha, "lora_dropout": 0.0,
-		"bias": "none", "target_modules": a.moved.targets(names), "use_rslora": s.RSLoRA, "use_dora": false, "fan_in_fan_out": false, "inference_mode": true,
+		"bias": "none", "target_modules": a.naming.targets(names), "use_rslora": s.RSLoRA, "use_dora": false, "fan_in_fan_out": false, "inference_mode": true,
 		"init_lora_weights": init, "modules_to_save": nil, "rank_pattern": map[string]int{}, "alpha_pattern": map[string]int{},
 	})
 	if err != nil {
@@ -146,7 +147,7 @@ func Read(dir string, m models.Model) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.adapter(m)
+	a, err := c.adapterOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("lora: %s: %w", filepath.Join(dir, configFile), err)
 	}
@@ -156,7 +157,7 @@ func Read(dir string, m models.Model) (*Adapter, error) {
 
 // Load reads the tensors of the adapter in the folder dir.
 func (a *Adapter) Load(dir string) (*models.Weights, error) {
-	return readTensors(dir, a.layout, a.unused)
+	return readTensors(dir, a.layout, a.unusedPatterns)
 }
 
 // Check returns the error that Load would return for the folder dir. It reads only names
@@ -194,7 +195,7 @@ func open(dir string, layout *models.Layout) (*models.File, error) {
 
 // readTensors reads the tensors of the adapter in the folder dir, which must be those of layout.
 // unused are patterns of its config that match nothing.
-func readTensors(dir string, layout *models.Layout, unused []string) (*models.Weights, error) {
+func readTensors(dir string, layout *models.Layout, unusedPatterns []string) (*models.Weights, error) {
 	f, err := open(dir, layout)
 	if err != nil {
 		return nil, err
@@ -214,9 +215,9 @@ func readTensors(dir string, layout *models.Layout, unused []string) (*models.We
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	if len(unused) > 0 {
+	if len(unusedPatterns) > 0 {
 		slog.Warn("patterns of "+configFile+" match no module with low-rank products, so they change nothing, as in PEFT",
-			"adapter", dir, "patterns", strings.Join(unused, ", "))
+			"adapter", dir, "patterns", strings.Join(unusedPatterns, ", "))
 	}
 	return w, nil
 }
@@ -225,7 +226,7 @@ func readTensors(dir string, layout *models.Layout, unused []string) (*models.We
 // or not at all. extra may be nil; otherwise it writes more files into the folder.
 func (a *Adapter) Save(dir string, w *models.Weights, extra func(d *files.Draft) error) error {
 	return files.WriteFolder(dir, func(d *files.Draft) error {
-		d.Summed = extra != nil
+		d.Summed = extra != nil // extra gets the sums of the files
 		err := d.WriteFile(configFile, files.Content(a.text))
 		if err != nil {
 			return err

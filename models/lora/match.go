@@ -34,15 +34,15 @@ type product struct {
 type modules struct {
 	prefixes, names, paths []string
 	embedding              string
-	moved                  moved
+	naming                 fileNaming
 }
 
-// moved are the beginnings of names of tensors and of the paths of their modules, if they differ;
-// see models.Geometry.
-type moved [2]string
+// A fileNaming has what the names of a model's tensors begin with, and what the paths of their modules in
+// PEFT's files begin with instead, if they differ; see models.Geometry.
+type fileNaming [2]string
 
 // path returns the path of a module of which the tensors have a name.
-func (m moved) path(name string) string {
+func (m fileNaming) path(name string) string {
 	if rest, ok := strings.CutPrefix(name, m[0]); ok && m[0] != "" {
 		return m[1] + rest
 	}
@@ -50,14 +50,14 @@ func (m moved) path(name string) string {
 }
 
 // name returns the name of a tensor of an adapter's file without the AdapterPrefix.
-func (m moved) name(inFile string) (name string, ok bool) {
+func (m fileNaming) name(inFile string) (name string, ok bool) {
 	path, ok := strings.CutPrefix(inFile, models.AdapterPrefix)
-	return moved{m[1], m[0]}.path(path), ok
+	return fileNaming{m[1], m[0]}.path(path), ok
 }
 
 // targets returns what adapter_config.json says for modules that have one of the names, but no
 // module of another part of a larger model.
-func (m moved) targets(names []string) any {
+func (m fileNaming) targets(names []string) any {
 	if m[1] == "" {
 		return names
 	}
@@ -74,7 +74,7 @@ func modulesOf(m models.Model) (b modules, err error) {
 		return b, err
 	}
 	g := arch.Geometry()
-	b.names, b.embedding, b.moved = models.ModulesOf(arch), strings.TrimSuffix(g.Embedding, ".weight"), g.Modules
+	b.names, b.embedding, b.naming = models.ModulesOf(arch), strings.TrimSuffix(g.Embedding, ".weight"), g.Modules
 	for i := range m.Layers {
 		b.prefixes = append(b.prefixes, arch.LayerPrefix(i))
 		for _, name := range b.names {
@@ -84,29 +84,31 @@ func modulesOf(m models.Model) (b modules, err error) {
 	return b, nil
 }
 
-// products returns the products that PEFT gives a model with the config c.
+// products returns the products that PEFT gives a model with the config c, also for the head, and the modules of the
+// model. Alphas and Ranks may give a module other numbers than Alpha and Rank, of which the scale is made.
 func (c config) products(m models.Model) (list []product, b modules, err error) {
 	if b, err = modulesOf(m); err != nil {
 		return nil, b, err
 	}
 	if c.Targets.single && strings.EqualFold(c.Targets.list[0], allLinear) {
-		c.Targets = targets{}
+		c.Targets = targets{} // the paths of all modules in layers
 		for _, name := range b.paths {
-			c.Targets.list = append(c.Targets.list, b.moved.path(name))
+			c.Targets.list = append(c.Targets.list, b.naming.path(name))
 		}
 	}
 	for _, name := range append(slices.Clone(b.paths), headModule, b.embedding) {
-		path := b.moved.path(name)
-		switch p := (product{name, int(c.Ranks.of(path, float64(c.Rank))), c.Alphas.of(path, c.Alpha)}); {
+		path := b.naming.path(name)
+		rank, alpha := int(c.Ranks.of(path, float64(c.Rank))), c.Alphas.of(path, c.Alpha)
+		switch {
 		case !c.adapts(path):
 			continue
 		case name == b.embedding:
 			return nil, b, fmt.Errorf("target_modules has %s, an embedding, and only products of linear modules are "+
 				"computed: merge it with PEFT's merge_and_unload", path)
 		case c.RSLoRA:
-			list = append(list, product{name, p.rank, p.scale / math.Sqrt(float64(p.rank))})
+			list = append(list, product{name, rank, alpha / math.Sqrt(float64(rank))})
 		default:
-			list = append(list, product{name, p.rank, p.scale / float64(p.rank)})
+			list = append(list, product{name, rank, alpha / float64(rank)})
 		}
 	}
 	if len(list) == 0 {
@@ -131,9 +133,9 @@ func (c config) adapts(path string) bool {
 	return false
 }
 
-// whole lists those of a model's tensors that modules_to_save names: a name there is the
+// replacedBySave lists those of a model's tensors that modules_to_save names: a name there is the
 // end of the path of a module, or of one above it, even within a word.
-func (c config) whole(tensors []string) []string {
+func (c config) replacedBySave(tensors []string) []string {
 	return slices.DeleteFunc(slices.Clone(tensors), func(tensor string) bool {
 		for at, letter := range tensor {
 			if letter == '.' && slices.ContainsFunc(c.Save, func(name string) bool { return strings.HasSuffix(tensor[:at], name) }) {
@@ -170,7 +172,7 @@ func (t *targets) UnmarshalJSON(value []byte) (err error) {
 
 // matches reports whether the targets include the module at a path.
 func (t targets) matches(path string) bool {
-	return matchAny(t.pattern, path) || !t.single && slices.ContainsFunc(t.list, func(name string) bool { return covers(name, path) })
+	return matchAny(t.pattern, path) || !t.single && slices.ContainsFunc(t.list, func(name string) bool { return namesEndOf(name, path) })
 }
 
 // layers are numbers of layers, or one.
@@ -184,7 +186,7 @@ func (l *layers) UnmarshalJSON(value []byte) error {
 	return strict.JSON(value, (*[]int)(l))
 }
 
-func covers(name, path string) bool { return path == name || strings.HasSuffix(path, "."+name) }
+func namesEndOf(name, path string) bool { return path == name || strings.HasSuffix(path, "."+name) }
 
 func matchAny(patterns []*regexp.Regexp, path string) bool {
 	return slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })

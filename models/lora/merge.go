@@ -19,9 +19,9 @@ type merging struct {
 	model    *models.Weights
 	// tied says that the head and the embedding are one tensor, embedding.
 	tied      bool
-	embedding string
-	moved     moved
-	whole     map[string]string // from tensors of the adapter to those of the model that they replace
+	embedding string // the embedding's name
+	naming    fileNaming
+	replaced  map[string]string // from tensors of the adapter to those of the model that they replace
 }
 
 // Merge adds the adapter in the folder dir to the weights of its model m: W + scale B A for
@@ -33,40 +33,40 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 	if err != nil {
 		return err
 	}
-	list, base, err := c.products(m)
+	products, base, err := c.products(m)
 	if err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	list = slices.DeleteFunc(list, func(p product) bool { // layers of different kinds have different modules
+	products = slices.DeleteFunc(products, func(p product) bool { // layers of different kinds have different modules
 		_, _, has := model.View(p.module + ".weight")
 		return !has && p.module != headModule
 	})
-	x := merging{config: c, products: list, model: model, embedding: base.embedding + ".weight", moved: base.moved, whole: map[string]string{}}
+	merging := merging{config: c, products: products, model: model, embedding: base.embedding + ".weight", naming: base.naming, replaced: map[string]string{}}
 	_, _, untied := model.View(headTensor)
-	x.tied = !untied
+	merging.tied = !untied
 	f, err := open(dir, nil)
 	if err != nil {
 		return err
 	}
-	layout, err := x.layout(f.Names())
+	layout, err := merging.layout(f.Names())
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	tensors, err := readTensors(dir, layout, c.unused(list))
+	tensors, err := readTensors(dir, layout, c.unusedPatterns(products))
 	if err != nil {
 		return err
 	}
 	defer tensors.Close()
-	if err := x.checkTied(tensors); err != nil {
+	if err := merging.checkTied(tensors); err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	for from, to := range x.whole {
+	for from, to := range merging.replaced {
 		data, _, _ := tensors.View(from)
 		w, _, _ := model.View(to) // a head that is the embedding has none of its own
 		copy(w, data)
 	}
-	models.AtOnce(runtime.GOMAXPROCS(0), len(list), func(i int) {
-		p := list[i]
+	models.AtOnce(runtime.GOMAXPROCS(0), len(products), func(i int) {
+		p := products[i]
 		w, shape, _ := model.View(p.module + ".weight")
 		a, _, _ := tensors.View(models.AdapterPrefix + p.module + models.AdapterA)
 		b, _, _ := tensors.View(models.AdapterPrefix + p.module + models.AdapterB)
@@ -75,9 +75,9 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 	return nil
 }
 
-// layout returns the tensors that the adapter must have, whose names are given: A and B of
-// each product, and those that replace the model's. The ones of them that modules_to_save
-// does not name are optional.
+// layout returns the tensors that the adapter must have: A and B of each product, and those that replace
+// the model's, which it adds to x.replaced. These are what modules_to_save names, and of names, those of
+// the adapter's file, the ones that the model has, too.
 func (x *merging) layout(names []string) (*models.Layout, error) {
 	var table []models.Fused
 	shapes, has := map[string][]int{}, map[string]bool{}
@@ -96,24 +96,25 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 	if x.tied {
 		shapes[headTensor] = shapes[x.embedding]
 	}
-	for _, name := range x.config.whole(slices.Sorted(maps.Keys(shapes))) {
+	for _, name := range x.config.replacedBySave(slices.Sorted(maps.Keys(shapes))) {
 		if module := name[:strings.LastIndex(name, ".")]; has[module] {
 			return nil, fmt.Errorf("both target_modules and modules_to_save have %s: PEFT refuses that, too", module)
 		}
-		x.whole[models.AdapterPrefix+name] = name
+		x.replaced[models.AdapterPrefix+name] = name
 	}
 	for _, from := range names {
-		to, ours := x.moved.name(strings.Replace(from, ".base_layer.", ".", 1)) // what a product is beside
+		to, ours := x.naming.name(strings.Replace(from, ".base_layer.", ".", 1))
+		// PEFT has the model's tensor under base_layer if its module has a product, and else under its own name.
 		if module := to[:max(0, strings.LastIndex(to, "."))]; ours && shapes[to] != nil && has[module] == strings.Contains(from, ".base_layer.") {
-			x.whole[from] = to
+			x.replaced[from] = to
 		}
 	}
-	for _, from := range slices.Sorted(maps.Keys(x.whole)) {
-		table = append(table, models.Plain(from, shapes[x.whole[from]]...))
+	for _, from := range slices.Sorted(maps.Keys(x.replaced)) {
+		table = append(table, models.Plain(from, shapes[x.replaced[from]]...))
 	}
 	l, err := models.NewLayout(table)
 	if err == nil {
-		l.Modules = x.moved
+		l.Modules = x.naming
 	}
 	return l, err
 }
@@ -128,7 +129,7 @@ var errTied = errors.New("the head and the embedding are one tensor in this mode
 func (x *merging) checkTied(tensors *models.Weights) error {
 	head, _, hasHead := tensors.View(models.AdapterPrefix + headTensor)
 	embedding, _, hasEmbedding := tensors.View(models.AdapterPrefix + x.embedding)
-	embeddingAlone := hasEmbedding && !x.Tying && len(x.config.whole([]string{x.embedding})) > 0
+	embeddingAlone := hasEmbedding && !x.Tying && len(x.config.replacedBySave([]string{x.embedding})) > 0
 	if x.tied && (hasHead && !slices.Equal(head, embedding) || !hasHead && embeddingAlone) {
 		return fmt.Errorf("modules_to_save has one of %s and %s, or both with different numbers, and %w", headModule, x.embedding, errTied)
 	}

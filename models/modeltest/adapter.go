@@ -62,7 +62,7 @@ func (m interpreted) merge(t testing.TB, to interpreted, adapter models.Adapter)
 			name := m.LayerPrefix(layer) + module
 			a, b, w := m.weights[name+models.AdapterA], m.weights[name+models.AdapterB], to.weights[name+".weight"]
 			if len(w.Data) == 0 {
-				continue // layers of another kind have it
+				continue // only layers of another kind have the module
 			}
 			if len(a.Data) == 0 || len(b.Data) == 0 {
 				t.Fatalf("the adapter's layout has no %s", name)
@@ -91,7 +91,7 @@ func (m interpreted) checkTaught(t testing.TB) {
 			case !ok:
 				t.Errorf("%s has a gradient of %q, which is not the adapter's", p.Name, port.Of)
 			default:
-				taught[fmt.Sprint(place.Offset)] = true
+				taught[fmt.Sprint(place.Offset)] = true // by place: a matrix and its only part have two names
 			}
 		}
 	}
@@ -115,9 +115,9 @@ func (m interpreted) checkTaught(t testing.TB) {
 	if len(taught) != matrices {
 		t.Errorf("%d of the adapter's %d matrices have gradients", len(taught), matrices)
 	}
-	for p, n := range map[*models.Program]int{&norm: 1, &head: 1} {
-		if len(p.Outputs) != n {
-			t.Errorf("%s has %d outputs, with an adapter it needs %d", p.Name, len(p.Outputs), n)
+	for _, p := range []models.Program{norm, head} {
+		if n := len(p.Outputs); n != 1 { // the gradient of its input
+			t.Errorf("%s has %d outputs, with an adapter it needs 1", p.Name, n)
 		}
 	}
 }

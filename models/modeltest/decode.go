@@ -18,8 +18,8 @@ type decoding struct {
 	interpreted
 	sequences [][]int
 	idle      []bool // rows that the newest step left alone
-	at        []int  // how many tokens of each prompt are in the cache
-	places    int    // number of places that each row of the cache has
+	cached    []int  // how many tokens of each prompt are in the cache
+	capacity  int    // number of places that each row of the cache has
 	in        tensors
 }
 
@@ -38,21 +38,22 @@ func checkDecode(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	}
 }
 
-// checkDecoding is checkDecode for one way of computing.
+// checkDecoding is checkDecode for one way of computing: it prefills a part of each sequence, adds
+// the other tokens one by one, and compares the newest state of each row. name is for messages.
 func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int) {
 	t.Helper()
 	want := m.forward(t, sequences, 1)
 	check := func(what string, hidden graphtest.Tensor, d *decoding) {
 		t.Helper()
-		start, at := 0, d.at
+		start, cached := 0, d.cached // start: where want has the first token of the sequence
 		for row, s := range sequences {
-			if d.idle != nil && d.idle[row] {
+			if d.idle != nil && d.idle[row] { // it has no new state
 				start += len(s)
 				continue
 			}
-			what := fmt.Sprintf("%v, %s%s, row %d, token %d: state ", m.Compute, name, what, row, at[row]-1)
+			what := fmt.Sprintf("%v, %s%s, row %d, token %d: state ", m.Compute, name, what, row, cached[row]-1)
 			// graphs hold the scale of attention in float32
-			near(t, what, hidden.Row(row), want.Row(start+at[row]-1), 1e-6)
+			near(t, what, hidden.Row(row), want.Row(start+cached[row]-1), 1e-6)
 			start += len(s)
 		}
 	}
@@ -60,21 +61,22 @@ func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int)
 		if form != models.Direct && m.Compute != models.F32 {
 			continue // Decode has only the direct form in 16 bits
 		}
-		d := &decoding{interpreted: m, sequences: sequences, at: []int{5, 1, 3}, places: 9}
+		d := &decoding{interpreted: m, sequences: sequences, cached: []int{5, 1, 3}, capacity: 9} // prompts of 5, 1 and 3 tokens
 		check("prompts", d.prefill(t), d)
 		for i := range 5 {
-			check(fmt.Sprintf("form %d", form), d.step(t, form, i == 1), d)
+			firstRests := i == 1
+			check(fmt.Sprintf("form %d", form), d.step(t, form, firstRests), d)
 		}
 	}
 }
 
 // prefill computes the prompts and returns the states of their last tokens.
 func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
-	B, T := len(d.sequences), slices.Max(d.at)
+	B, T := len(d.sequences), slices.Max(d.cached)
 	ids, pos, lengths, last := make([]int, B*T), make([]int, B*T), make([]int, B), make([]int, B)
 	for b, s := range d.sequences {
-		copy(ids[b*T:], s[:d.at[b]])
-		lengths[b], last[b] = d.at[b]-1, b*T+d.at[b]-1
+		copy(ids[b*T:], s[:d.cached[b]])
+		lengths[b], last[b] = d.cached[b]-1, b*T+d.cached[b]-1
 		for t := range T {
 			pos[b*T+t] = t
 		}
@@ -85,24 +87,24 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 		ports.Mask: causal(T, 0), ports.Band: causal(T, d.Kinds.Window()),
 	}
 	valid, taps := graphtest.Zeros(B, T, 1), d.WindowTokens()
-	for b, n := range d.at {
+	for b, n := range d.cached {
 		for t := range n {
 			valid.Row(b)[t] = 1
 		}
 	}
-	var window []int
+	var window []int // the last taps tokens of each prompt, in rows that taps zeros precede
 	for b := range B {
 		for j := range taps {
-			window = append(window, d.at[b]+j)
+			window = append(window, d.cached[b]+j)
 		}
 	}
 	d.in[ports.Valid], d.in[ports.PromptWindow] = valid, graphtest.Ints(window, B, taps)
 	for kind := range d.Kinds {
-		d.in[models.OfKind(ports.Cos, kind)], d.in[models.OfKind(ports.Sin, kind)] = d.angles(d.places, kind)
+		d.in[models.OfKind(ports.Cos, kind)], d.in[models.OfKind(ports.Sin, kind)] = d.angles(d.capacity, kind)
 	}
 	p := must(d.Prefill())(t)
-	d.fill(t, math.NaN()) // old values may not be read
-	hidden := d.keep(t, p)
+	d.fillCache(t, math.NaN()) // old values may not be read
+	hidden := d.runAndKeep(t, p)
 	for _, cache := range d.in { // finite, since Decode multiplies it by zero
 		for i := range cache.Data {
 			if math.IsNaN(cache.Data[i]) {
@@ -113,8 +115,8 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 	return hidden
 }
 
-// fill makes a cache in which every number is v, with the names of Decode.
-func (d *decoding) fill(t testing.TB, v float64) {
+// fillCache makes a cache in which every number is v, with the names of Decode.
+func (d *decoding) fillCache(t testing.TB, v float64) {
 	p := must(d.Decode(models.Direct))(t)
 	for _, port := range p.Inputs {
 		for _, s := range d.States {
@@ -122,7 +124,7 @@ func (d *decoding) fill(t testing.TB, v float64) {
 				continue
 			}
 			var dims []int
-			for _, n := range s.Dims(len(d.sequences), d.places) {
+			for _, n := range s.Dims(len(d.sequences), d.capacity) {
 				dims = append(dims, int(n))
 			}
 			d.in[port.Name] = graphtest.Zeros(dims...)
@@ -138,31 +140,31 @@ func (d *decoding) recurs() bool {
 	return slices.ContainsFunc(d.States, func(s models.State) bool { return !s.Grows() })
 }
 
-// step gives each row its next token; a finished row gets its last token again. In a model
-// with states that a token changes, a finished row is idle, and with rest the first row is too: what it
-// would write lies beyond its end.
-func (d *decoding) step(t testing.TB, form models.Form, rest bool) graphtest.Tensor {
+// step gives each row its next token, and returns the states; a finished row gets its last token again. In a model
+// with states that a token changes, a finished row is idle, and with firstRests the first row is, too: what it would
+// write lies beyond its end.
+func (d *decoding) step(t testing.TB, form models.Form, firstRests bool) graphtest.Tensor {
 	B := len(d.sequences)
 	d.idle = make([]bool, B)
 	active := graphtest.Zeros(B, 1)
 	ids, pos, places := make([]int, B), make([]int, B), []int(nil)
 	for b, s := range d.sequences {
-		d.idle[b] = d.recurs() && (d.at[b] == len(s) || rest && b == 0)
-		if d.at[b] == len(s) && !d.idle[b] {
-			d.at[b]--
+		d.idle[b] = d.recurs() && (d.cached[b] == len(s) || firstRests && b == 0)
+		if d.cached[b] == len(s) && !d.idle[b] { // the last token again, at the same place
+			d.cached[b]--
 		}
-		pos[b] = d.at[b]
+		pos[b] = d.cached[b]
 		if !d.idle[b] {
-			ids[b], active.Data[b] = s[d.at[b]], 1
+			ids[b], active.Data[b] = s[d.cached[b]], 1
 		}
 		for h := range d.KVHeads {
-			places = append(places, b, h, d.at[b])
+			places = append(places, b, h, d.cached[b])
 		}
 		if !d.idle[b] {
-			d.at[b]++
+			d.cached[b]++
 		}
 	}
-	indices := make([]int, d.places)
+	indices := make([]int, d.capacity)
 	for i := range indices {
 		indices[i] = i
 	}
@@ -170,13 +172,13 @@ func (d *decoding) step(t testing.TB, form models.Form, rest bool) graphtest.Ten
 	d.in[ports.CachePlaces], d.in[ports.CacheIndices], d.in[ports.Active] = graphtest.Ints(places, B, d.KVHeads, 3), graphtest.Ints(indices), active
 	d.in[ports.CacheLengths], d.in[ports.CacheTotal] = graphtest.Int32(pos, B), graphtest.Int32([]int{slices.Max(pos) + 1})
 	p := must(d.Decode(form))(t)
-	return d.keep(t, p)
+	return d.runAndKeep(t, p)
 }
 
-// keep runs a Program, stores its keys and values in the cache, and returns the states. A
+// runAndKeep runs a Program, stores its keys and values in the cache, and returns the states. A
 // returned cache replaces the old one; keys and values of prompts alone go to the start
 // of each row.
-func (d *decoding) keep(t testing.TB, p models.Program) graphtest.Tensor {
+func (d *decoding) runAndKeep(t testing.TB, p models.Program) graphtest.Tensor {
 	t.Helper()
 	out := d.run(t, p, "", d.in)
 	for _, port := range p.Outputs {

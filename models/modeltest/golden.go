@@ -79,7 +79,8 @@ func goldenSave(t testing.TB, from string, m models.Model, w *models.Weights) {
 	}
 }
 
-// goldenNumbers computes the batch of the folder.
+// goldenNumbers computes the batch of the folder and compares the logits of all tokens, and the log-probs and entropies
+// of those behind the prompts.
 func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *models.Weights) {
 	f := must(models.OpenSafetensors(filepath.Join(dir, "batch.safetensors")))(t)
 	defer f.Close()
@@ -113,7 +114,7 @@ func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *
 	for row, s := range sequences {
 		prompt := want.Batch.PromptLengths[row]
 		for i, logp := range want.Batch.LogP[row] {
-			all := logSoftmax(logits[row][prompt+i-1])
+			all := logSoftmax(logits[row][prompt+i-1]) // the token before predicts token i of the response
 			entropy := 0.0
 			for _, l := range all {
 				entropy -= math.Exp(l) * l

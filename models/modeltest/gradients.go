@@ -23,7 +23,7 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 				if k.Program != kind {
 					continue // an earlier kind has the same
 				}
-				model.checkLayer(t, kind, []int{5, 1, 7}, 0, blocks)
+				model.checkLayer(t, kind, []int{5, 1, 7}, 0, blocks) // no token is shared
 				model.checkLayer(t, kind, []int{5, 4, 7}, 3, blocks)
 			}
 		}
@@ -36,9 +36,9 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	}
 }
 
-// checkLayer compares the gradients of a layer of a kind with differences, and those of a full layer with
-// them. The sequences share their first shared
-// tokens.
+// checkLayer compares the gradients of a layer of a kind, whose backward Program computes it again, with differences, and
+// those of a full layer, whose backward Program reads what forward stored, with the first. The sequences share their
+// first shared tokens.
 func (m interpreted) checkLayer(t testing.TB, kind int, lengths []int, shared, blocks int) {
 	const T = 8
 	r := rand.New(rand.NewPCG(1, uint64(blocks)))
@@ -126,22 +126,22 @@ func (p pair) compare(t testing.TB, what string, gradients tensors, r *rand.Rand
 		if name != ports.Stream {
 			x = p.weights[p.prefix+name]
 		}
-		was, direction, slope, h := slices.Clone(x.Data), graphtest.Normal(r, x.Dims...), 0.0, 0.0
+		original, direction, slope, h := slices.Clone(x.Data), graphtest.Normal(r, x.Dims...), 0.0, 0.0
 		for i, d := range direction.Data {
-			direction.Data[i] = d / math.Sqrt(float64(len(was)))
+			direction.Data[i] = d / math.Sqrt(float64(len(original)))
 			slope += direction.Data[i] * gradient.Data[i]
 		}
-		along := graphtest.Derivative(func() float64 {
+		along := graphtest.Derivative(func() float64 { // by h, a step along the direction
 			for i, d := range direction.Data {
-				x.Data[i] = was[i] + h*d
+				x.Data[i] = original[i] + h*d
 			}
 			return loss()
 		}, &h)
-		copy(x.Data, was)
+		copy(x.Data, original)
 		if !(math.Abs(slope-along) <= 1e-7*(1+math.Abs(along))) {
 			t.Fatalf("%s: along a random direction the gradient of %s is %v, differences give %v", what, strings.TrimPrefix(name, p.prefix), slope, along)
 		}
-		for range 2 {
+		for range 2 { // single elements
 			i := r.IntN(len(x.Data))
 			want := graphtest.Derivative(loss, &x.Data[i])
 			if !(math.Abs(gradient.Data[i]-want) <= 1e-7*(1+math.Abs(want))) {

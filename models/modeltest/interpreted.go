@@ -64,9 +64,9 @@ func (m interpreted) angles(n, kind int) (cos, sin graphtest.Tensor) {
 	return cos, sin
 }
 
-// packed returns the inputs of a layer of a kind other than weights and states, for sequences of
-// the given lengths in rows of T places. The sequences share their first shared tokens,
-// which are packed first.
+// packed returns the inputs of a layer of a kind other than weights and states, for sequences of the given lengths in
+// rows of T places, with attention in so many blocks. The sequences share their first shared tokens, which are packed
+// first, and then each sequence's own. See graph.Packing for copies and copied.
 func (m interpreted) packed(lengths []int, shared, T, blocks, kind int) tensors {
 	n := shared
 	for _, length := range lengths {
@@ -78,25 +78,25 @@ func (m interpreted) packed(lengths []int, shared, T, blocks, kind int) tensors 
 	}
 	pos, tokens, rows, copies := make([]int, n), make([]int, n), make([]int, len(lengths)*T), make([]int, M*J)
 	valid, copied := graphtest.Zeros(len(lengths), T, 1), graphtest.Zeros(M, 1, J)
-	own := shared
+	ownFrom := shared
 	for b, length := range lengths {
 		for t := range T {
-			at := own + t - shared
+			at := ownFrom + t - shared
 			switch {
 			case t >= length:
-				at = own / 2 // padding may hold any token
+				at = ownFrom / 2 // padding may hold any token
 			case t < shared:
 				at = t
 				copies[t*J+b], copied.Data[t*J+b] = b*T+t, 1
 			}
 			rows[b*T+t] = at
-			if t < length && (t >= shared || b == 0) {
+			if t < length && (t >= shared || b == 0) { // the first sequence has the shared ones
 				pos[at], tokens[at], valid.Row(b)[t] = t, b*T+t, 1
 			}
 		}
-		own += length - shared
+		ownFrom += length - shared
 	}
-	if shared == 0 {
+	if shared == 0 { // the inputs cannot be empty: the first token is its only copy
 		copies[0], copied.Data[0] = tokens[0], 1
 	}
 	in := tensors{

@@ -178,8 +178,10 @@ func meaning(t testing.TB, m models.Model) (all []string) {
 	return append(all, fmt.Sprint(g.Kinds, g.KindOf))
 }
 
+// checkConfig compares the two spellings of rope_theta, and says which edits of refused change neither the model nor are
+// errors with the name of the key.
 func checkConfig(t testing.TB, config string, _ models.Model, _ *models.Weights) {
-	text := edit{}.apply(t, config)
+	text := edit{}.apply(t, config) // written as edited ones are
 	geometry := func(e edit) models.Geometry {
 		m, err := models.ParseConfig(e.apply(t, string(text)), nil)
 		if err != nil {
@@ -188,15 +190,15 @@ func checkConfig(t testing.TB, config string, _ models.Model, _ *models.Weights)
 		a := must(m.Architecture(models.Compute{}))(t)
 		return a.Geometry()
 	}
-	hub := geometry(edit{"rope_parameters": nil, "rope_scaling": nil, "rope_theta": 1234.5})
+	published := geometry(edit{"rope_parameters": nil, "rope_scaling": nil, "rope_theta": 1234.5})
 	v5 := geometry(edit{"rope_scaling": nil, "rope_theta": nil, "rope_parameters": edit{"rope_theta": 1234.5, "rope_type": "default"}})
-	if !slices.Equal(hub.Kinds[0].Frequencies, v5.Kinds[0].Frequencies) || hub.RopeTheta != 1234.5 || v5.RopeTheta != 1234.5 {
-		t.Errorf("rope_theta 1234.5 at the top gives frequencies %v, in rope_parameters %v", hub.Kinds[0].Frequencies, v5.Kinds[0].Frequencies)
+	if !slices.Equal(published.Kinds[0].Frequencies, v5.Kinds[0].Frequencies) || published.RopeTheta != 1234.5 || v5.RopeTheta != 1234.5 {
+		t.Errorf("rope_theta 1234.5 at the top gives frequencies %v, in rope_parameters %v", published.Kinds[0].Frequencies, v5.Kinds[0].Frequencies)
 	}
-	was := meaning(t, must(models.ParseConfig(text, nil))(t))
+	unchanged := meaning(t, must(models.ParseConfig(text, nil))(t))
 	for _, r := range refused {
 		if m, err := models.ParseConfig(r.edit.apply(t, string(text)), nil); err == nil {
-			if slices.Equal(meaning(t, m), was) {
+			if slices.Equal(meaning(t, m), unchanged) {
 				t.Errorf("%v changes the computation and is neither refused nor read", r.edit)
 			}
 		} else if !strings.Contains(err.Error(), r.key) {
