@@ -168,8 +168,7 @@ func (g Geometry) StashBytes(layer, n int) int {
 	return n * (g.Compute.Size()*g.Kinds[g.Kind(layer)].Kept + 4*g.Hidden*(1+g.Normed))
 }
 
-// FullBytes is how many bytes a forward pass over n tokens stores at most: everything of all
-// layers, and the logits.
+// FullBytes is how many bytes a forward pass over n tokens stores at most: everything of all layers, and the logits.
 func (g Geometry) FullBytes(n int) int {
 	all := g.InputBytes(n) + 4*n*g.Vocab
 	for i := range g.Layers {

@@ -24,8 +24,7 @@ type ConfigFile struct {
 	textConfig *ConfigFile     // the object of ReadText
 }
 
-// parseConfigFile reads the text of a file. The keys' order and the text itself
-// are not kept.
+// parseConfigFile reads the text of a file. The keys' order and the text itself are not kept.
 func parseConfigFile(name string, text []byte) (*ConfigFile, error) {
 	f := &ConfigFile{name: name, members: make(map[string][]byte), seen: make(map[string]bool), err: new(error)}
 	if err := f.parse(text); err != nil {
@@ -44,8 +43,7 @@ func (f *ConfigFile) parse(text []byte) error {
 // Err returns the first error of the file.
 func (f *ConfigFile) Err() error { return *f.err }
 
-// Fail reports that something in the file is wrong; the message should begin
-// with the key.
+// Fail reports that something in the file is wrong; the message should begin with the key.
 func (f *ConfigFile) Fail(format string, args ...any) {
 	if *f.err == nil {
 		*f.err = fmt.Errorf("models: %s: %w", f.name, fmt.Errorf(format, args...))

@@ -91,8 +91,7 @@ func Decode(dst []float32, src []byte, d DType) {
 	}
 }
 
-// Encode writes src rounded to type d, one of F32, F16 and BF16, little-endian.
-// dst must be long enough.
+// Encode writes src rounded to type d, one of F32, F16 and BF16, little-endian. dst must be long enough.
 func Encode(dst []byte, src []float32, d DType) {
 	le := binary.LittleEndian
 	switch d {

@@ -85,8 +85,7 @@ var formats = [][2]string{
 
 const savePretrained = "save it with transformers' save_pretrained"
 
-// otherFormats returns a hint for an error message if the folder has weights in a
-// format that onering does not read.
+// otherFormats returns a hint for an error message if the folder has weights in a format that onering does not read.
 func otherFormats(dir string) string {
 	if what := foreignFolder(dir); what != "" {
 		return " (" + what + ")"
@@ -99,8 +98,7 @@ func otherFormats(dir string) string {
 	return ""
 }
 
-// add adds f to the folder, which will close it. The folder must not have tensors of the
-// same names yet.
+// add adds f to the folder, which will close it. The folder must not have tensors of the same names yet.
 func (d *Folder) add(f *File) {
 	d.files = append(d.files, f)
 	d.names = append(d.names, f.Names()...)

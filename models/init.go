@@ -16,14 +16,12 @@ import (
 // changes every model that Init makes.
 const initBlock = 1 << 16
 
-// Init returns random weights as transformers makes them: matrices and
-// embeddings normal with standard deviation InitRange, the padding token's
-// embedding zero, biases zero, norms one, or zero where they multiply by 1 + weight;
+// Init returns random weights as transformers makes them: matrices and embeddings normal with standard deviation
+// InitRange, the padding token's embedding zero, biases zero, norms one, or zero where they multiply by 1 + weight;
 // of the delta rule, dt_bias one and A_log the logarithm of uniform numbers from 0.01 to 16.
 //
-// Each block of 65,536 elements has a ChaCha8 generator keyed by the seed, the
-// tensor's Hugging Face name and the block's number. The numbers depend on
-// nothing else: not on the layout, not on the number of threads.
+// Each block of 65,536 elements has a ChaCha8 generator keyed by the seed, the tensor's Hugging Face name and the
+// block's number. The numbers depend on nothing else: not on the layout, not on the number of threads.
 func (m Model) Init(seed uint64) (*Weights, error) {
 	w, err := NewWeights(m.Layout())
 	if err != nil {

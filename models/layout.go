@@ -127,8 +127,7 @@ func (l *Layout) put(name string, p place) error {
 	return nil
 }
 
-// elements returns the product of shape, which must have at least one dimension,
-// all of them positive.
+// elements returns the product of shape, which must have at least one dimension, all of them positive.
 func elements(shape []int) (int, error) {
 	if len(shape) == 0 {
 		return 0, fmt.Errorf("no shape")
@@ -182,6 +181,5 @@ func (l *Layout) Largest() (name string, size int) {
 	return name, size
 }
 
-// Fused returns the matrices from which the layout was built, in the arena's
-// order.
+// Fused returns the matrices from which the layout was built, in the arena's order.
 func (l *Layout) Fused() []Fused { return l.fused }

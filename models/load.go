@@ -8,9 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Check compares the names, shapes and element types of src with the layout:
-// src must have every tensor of the layout, in a floating-point type, and no other
-// tensor. One error names all differences, up to a screenful.
+// Check compares the names, shapes and element types of src with the layout: src must have every tensor of the
+// layout, in a floating-point type, and no other tensor. One error names all differences, up to a screenful.
 func (l *Layout) Check(src tensorSource) error {
 	var wrong []string
 	screenful, remedy := 8, "fetch both from one place"
@@ -99,8 +98,7 @@ func (w *Weights) LoadFile(path string) error {
 	return w.Load(f)
 }
 
-// Load checks src against the layout and reads every tensor into its place,
-// several at a time.
+// Load checks src against the layout and reads every tensor into its place, several at a time.
 func (w *Weights) Load(src tensorSource) error {
 	if err := w.Layout.Check(src); err != nil {
 		return err

@@ -41,8 +41,7 @@ const (
 	maxConfig      = 1 << 20
 )
 
-// NewModel returns a Model of a design that no file states. It can be
-// initialised and run, but not saved.
+// NewModel returns a Model of a design that no file states. It can be initialised and run, but not saved.
 func NewModel(d Design) (Model, error) {
 	a, err := d.Architecture(Compute{})
 	if err != nil {
@@ -99,9 +98,8 @@ func ReadConfig(path string) (Model, error) {
 	return m, nil
 }
 
-// ParseConfig reads the text of config.json and of generation_config.json, nil if there
-// is none. The family of the model_type reads the shape; the error for an unknown family
-// lists the known ones.
+// ParseConfig reads the text of config.json and of generation_config.json, nil if there is none. The family of the
+// model_type reads the shape; the error for an unknown family lists the known ones.
 func ParseConfig(config, generation []byte) (Model, error) {
 	f, err := parseConfigFile(configFile, config)
 	if err != nil {

@@ -12,14 +12,12 @@ import (
 	"strings"
 )
 
-// Load reads a Hugging Face folder: its config, and its tensors as float32 into one
-// arena. Names, shapes and element types must be exactly as the config demands. Two kinds
-// of tensors that transformers ignores are ignored here too: rotary_emb.inv_freq and, if
-// the embeddings are tied, a second copy of them. The caller must close the weights.
+// Load reads a Hugging Face folder: its config, and its tensors as float32 into one arena. Names, shapes and element
+// types must be exactly as the config demands. Two kinds of tensors that transformers ignores are ignored here too:
+// rotary_emb.inv_freq and, if the embeddings are tied, a second copy of them. The caller must close the weights.
 func Load(dir string) (Model, *Weights, error) { return LoadHeld(dir, Compute{}) }
 
-// LoadHeld is Load for Programs of a Compute: matrices that the Programs read only in
-// fewer bits are stored in those.
+// LoadHeld is Load for Programs of a Compute: matrices that the Programs read only in fewer bits are stored in those.
 func LoadHeld(dir string, c Compute) (Model, *Weights, error) {
 	return load(dir, func(m Model, l *Layout) (*Weights, error) {
 		from, to, err := m.narrowRange(c)
@@ -114,9 +112,8 @@ func (m Model) narrowRange(c Compute) (from, to int, err error) {
 	return from, to, nil
 }
 
-// Check reads the config and the tensors' headers of a Hugging Face folder and returns
-// the error that Load would return, except for errors in the tensors' values. It takes
-// milliseconds for a model of any size.
+// Check reads the config and the tensors' headers of a Hugging Face folder and returns the error that Load would
+// return, except for errors in the tensors' values. It takes milliseconds for a model of any size.
 func Check(dir string) error {
 	m, err := ReadConfig(dir)
 	if err != nil {
@@ -266,12 +263,10 @@ func CopyTokenizer(put files.Put, from string) error {
 	return copyFiles(put, from, names...)
 }
 
-// Save writes a Hugging Face folder: config.json with the keys it was read with (only the
-// value of dtype or torch_dtype follows the tensors), generation_config.json if there was
-// one, the tensors under their Hugging Face names, those of the folder beside the model as they
-// were there, and the tokenizer's files. dir appears
-// completely, when all files are on the disk, or not at all; an existing dir that is not
-// empty is an error.
+// Save writes a Hugging Face folder: config.json with the keys it was read with (only the value of dtype or
+// torch_dtype follows the tensors), generation_config.json if there was one, the tensors under their Hugging Face
+// names, those of the folder beside the model as they were there, and the tokenizer's files. dir appears completely,
+// when all files are on the disk, or not at all; an existing dir that is not empty is an error.
 func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 	o.DType, o.ShardBytes = cmp.Or(o.DType, F32), cmp.Or(o.ShardBytes, 5e9)
 	if m.Text.Config == nil {

@@ -64,8 +64,7 @@ func nearestNF4(x float32) byte {
 	return i
 }
 
-// newNarrow makes the narrow for the elements between two places of an arena, in memory
-// of NarrowBytes bytes.
+// newNarrow makes the narrow for the elements between two places of an arena, in memory of NarrowBytes bytes.
 func newNarrow(d DType, from, to int, memory []byte) *narrow {
 	size := bytesOf(d, to-from)
 	n := &narrow{DType: d, From: from, To: to, Data: memory[:size:size]}
@@ -182,8 +181,7 @@ func encodeNF4(to []byte, part []float32, largest float32) (scale float32) {
 	return largest
 }
 
-// decode converts elements from element first on to float32. In a type with scales they must be
-// whole blocks.
+// decode converts elements from element first on to float32. In a type with scales they must be whole blocks.
 func (n *narrow) decode(dst []float32, first int) {
 	from := n.at(first, len(dst))
 	if n.Scales == nil {

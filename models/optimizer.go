@@ -34,9 +34,8 @@ type OptimizerState struct{ Name, Port string }
 
 var optimizers = registry.Makers[Optimizer]{Package: "models", Kind: "optimizer"}
 
-// RegisterOptimizer makes an optimizer known by name; call it from init. new returns a
-// fresh one with its default settings. It panics if the name is empty or taken or new is
-// nil: these are mistakes in the program.
+// RegisterOptimizer makes an optimizer known by name; call it from init. new returns a fresh one with its default
+// settings. It panics if the name is empty or taken or new is nil: these are mistakes in the program.
 func RegisterOptimizer(name string, new func() Optimizer) { optimizers.Register(name, new) }
 
 // Optimizers returns the names of all optimizers in alphabetical order.

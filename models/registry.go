@@ -30,9 +30,8 @@ type family struct {
 
 var families registry.Table[family]
 
-// Register makes a family of models known under the model_type of its config.json; call
-// it from init. about says in one line which models are of it. It panics if the name is
-// empty or open is nil: both are mistakes in the program.
+// Register makes a family of models known under the model_type of its config.json; call it from init. about says in
+// one line which models are of it. It panics if the name is empty or open is nil: both are mistakes in the program.
 func Register(modelType, about string, open opener) {
 	if modelType == "" || open == nil {
 		panic(fmt.Sprintf("models: Register(%q) needs a model_type and a function", modelType))

@@ -68,11 +68,10 @@ type File struct {
 	metadata map[string]string
 }
 
-// OpenSafetensors reads the header of a file and checks it as the reference
-// implementation does: every tensor lies inside the file and has the length that its
-// type and shape require; there are no gaps, no overlaps and nothing after the last
-// tensor. It refuses a length beyond the end of the file before it allocates memory
-// of that size. A link may not lead out of the folder of the file.
+// OpenSafetensors reads the header of a file and checks it as the reference implementation does: every tensor lies
+// inside the file and has the length that its type and shape require; there are no gaps, no overlaps and nothing
+// after the last tensor. It refuses a length beyond the end of the file before it allocates memory of that size. A
+// link may not lead out of the folder of the file.
 func OpenSafetensors(path string) (*File, error) {
 	f, err := files.OpenIn(path)
 	if err != nil {

@@ -32,10 +32,9 @@ func (t Tensor) bytes(d DType) int {
 	return len(t.Data) * d.Size()
 }
 
-// WriteSafetensors writes tensors in the given order as type d: F32, F16 or BF16, rounded
-// to nearest, ties to even; those that another file has stored keep their type. It copies the
-// data through a small buffer, to the file that put writes. A finite number that d cannot hold
-// is an error. metadata may be nil; transformers needs {"format": "pt"}.
+// WriteSafetensors writes tensors in the given order as type d: F32, F16 or BF16, rounded to nearest, ties to even;
+// those that another file has stored keep their type. It copies the data through a small buffer, to the file that put
+// writes. A finite number that d cannot hold is an error. metadata may be nil; transformers needs {"format": "pt"}.
 func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, metadata map[string]string) error {
 	header, err := safetensorsHeader(d, tensors, metadata)
 	if err != nil {
@@ -142,9 +141,8 @@ const (
 	indexFile  = "model.safetensors.index.json"
 )
 
-// WriteModel writes tensors into a folder as model.safetensors, or, if they take more
-// than shardBytes (0: no limit), as shards with model.safetensors.index.json. A tensor is
-// never split.
+// WriteModel writes tensors into a folder as model.safetensors, or, if they take more than shardBytes (0: no limit),
+// as shards with model.safetensors.index.json. A tensor is never split.
 func WriteModel(put files.Put, d DType, tensors []Tensor, shardBytes int64) error {
 	metadata := map[string]string{"format": "pt"}
 	var shards [][]Tensor

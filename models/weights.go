@@ -46,8 +46,7 @@ func NewWeights(l *Layout) (*Weights, error) {
 	return &Weights{Layout: l, Data: data, free: free}, nil
 }
 
-// Allocate returns memory as that of Weights: so many bytes of zeros on a multiple of 64, and what
-// frees it.
+// Allocate returns memory as that of Weights: so many bytes of zeros on a multiple of 64, and what frees it.
 func Allocate(bytes int) (at unsafe.Pointer, free func() error, err error) {
 	data, free, err := allocate((bytes + 3) / 4)
 	return unsafe.Pointer(unsafe.SliceData(data)), free, err
@@ -127,8 +126,7 @@ func (w *Weights) ForgetPart(from, to int) {
 	}
 }
 
-// Close frees the memory. Afterwards no slice of Data may be used, and no session that
-// has one bound may run.
+// Close frees the memory. Afterwards no slice of Data may be used, and no session that has one bound may run.
 func (w *Weights) Close() error {
 	free := w.free
 	if w.besideSource != nil {
@@ -144,9 +142,8 @@ func (w *Weights) Close() error {
 	return nil
 }
 
-// newNarrowWeights is NewWeights for weights whose matrices between two places of the
-// arena are stored in the type d. View does not find those matrices, and their elements
-// in Data take no memory.
+// newNarrowWeights is NewWeights for weights whose matrices between two places of the arena are stored in the type d.
+// View does not find those matrices, and their elements in Data take no memory.
 func newNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 	w, err := NewWeights(l)
 	if err != nil {
@@ -165,8 +162,7 @@ func newNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 	return w, nil
 }
 
-// Narrowed returns a copy of weights in which the matrices between two places are rounded
-// to the type d.
+// Narrowed returns a copy of weights in which the matrices between two places are rounded to the type d.
 func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 	out, err := newNarrowWeights(w.Layout, d, from, to)
 	if err != nil {
@@ -184,9 +180,8 @@ func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 	return out, nil
 }
 
-// Each calls f with all elements in order, a portion at a time; first is the index of the
-// portion's first element. Elements of Narrow are converted to float32. f must not keep
-// or change the portion.
+// Each calls f with all elements in order, a portion at a time; first is the index of the portion's first element.
+// Elements of Narrow are converted to float32. f must not keep or change the portion.
 func (w *Weights) Each(f func(first int, part []float32)) {
 	if w.Narrow == nil {
 		f(0, w.Data)

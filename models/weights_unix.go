@@ -12,8 +12,7 @@ import (
 // rounded up to a page of 2 MB.
 const hugeFrom = 64 << 20
 
-// allocate maps n zeroed elements outside the Go heap. Pages
-// count as resident only once they are written.
+// allocate maps n zeroed elements outside the Go heap. Pages count as resident only once they are written.
 func allocate(n int) ([]float32, func() error, error) {
 	if n == 0 {
 		return nil, func() error { return nil }, nil

@@ -29,8 +29,7 @@ func topK(s Sampling, likeliest []Candidate, _ float64) int {
 	return s.TopK
 }
 
-// topP keeps the likeliest candidates up to the first at which their probabilities reach the share TopP of the
-// total.
+// topP keeps the likeliest candidates up to the first at which their probabilities reach the share TopP of the total.
 func topP(s Sampling, likeliest []Candidate, logTotal float64) int {
 	if s.TopP >= 1 {
 		return 0

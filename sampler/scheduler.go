@@ -304,8 +304,7 @@ func (s *Scheduler) recompute(slot int) {
 	}
 }
 
-// beginRows begins the rows, if there are any, in slots that are free for the decoder. An
-// error ends their calls.
+// beginRows begins the rows, if there are any, in slots that are free for the decoder. An error ends their calls.
 func (s *Scheduler) beginRows(what string) (ok bool) {
 	if len(s.rows) == 0 {
 		return false

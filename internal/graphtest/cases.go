@@ -26,8 +26,7 @@ type Case struct {
 	Onto map[string]string
 }
 
-// Forward builds the graph with the outputs y0, y1, ... The functions set, such as
-// Graph.OrderSums, are called first.
+// Forward builds the graph with the outputs y0, y1, ... The functions set, such as Graph.OrderSums, are called first.
 func (c Case) Forward(set ...func(*graph.Graph)) (models.Program, error) {
 	return graph.Build(c.Name, func(g *graph.Graph) {
 		for _, f := range set {
@@ -119,8 +118,7 @@ func coins(dims ...int) func(*rand.Rand) Tensor {
 	}
 }
 
-// one wraps an op of float inputs of the given shapes, named a, b, ..., all of
-// them differentiated.
+// one wraps an op of float inputs of the given shapes, named a, b, ..., all of them differentiated.
 func one(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) func(*graph.Graph) (y, wrt []*graph.Node) {
 	return func(g *graph.Graph) (y, wrt []*graph.Node) {
 		for i, s := range shapes {

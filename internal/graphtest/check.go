@@ -28,10 +28,9 @@ func Loaded(t testing.TB, p models.Program, err error) *Graph {
 	return g
 }
 
-// Check passes Programs through the official ONNX checker and its strict shape inference,
-// and compares the outputs' stated shapes with those inferred. It needs a Python with the
-// onnx package, named by the environment variable ONERING_PYTHON or else python3, and
-// skips the test without one.
+// Check passes Programs through the official ONNX checker and its strict shape inference, and compares the outputs'
+// stated shapes with those inferred. It needs a Python with the onnx package, named by the environment variable
+// ONERING_PYTHON or else python3, and skips the test without one.
 func Check(t *testing.T, programs ...models.Program) {
 	t.Helper()
 	python, err := interpreter()

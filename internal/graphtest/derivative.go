@@ -13,8 +13,7 @@ func Derivative(f func() float64, x *float64) float64 {
 	return (8*(y(1)-y(-1)) - (y(2) - y(-2))) / (12 * h)
 }
 
-// Dot is the sum of the products of the elements of tensors with equal names in
-// both.
+// Dot is the sum of the products of the elements of tensors with equal names in both.
 func Dot(a, b map[string]Tensor) (s float64) {
 	for name, t := range a {
 		if u, ok := b[name]; ok {

@@ -45,8 +45,7 @@ func Load(p models.Program) (g *Graph, err error) {
 	return g, nil
 }
 
-// Run computes the outputs from the inputs, all of which must be given. The
-// elements of inputs are not changed.
+// Run computes the outputs from the inputs, all of which must be given. The elements of inputs are not changed.
 func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	defer recoverTo(&err, g.program.Name)
 	letters := make(map[string]int)

@@ -48,8 +48,7 @@ func gelu(c *call) []Tensor {
 	return []Tensor{x.like(func(v float64) float64 { return v / 2 * (1 + math.Tanh(root*(v+cubic*v*v*v))) })}
 }
 
-// turn rotates a head by the angles of a position; elements of its first half are paired
-// with those of the second.
+// turn rotates a head by the angles of a position; elements of its first half are paired with those of the second.
 func turn(head []float64, cos, sin Tensor, pos int) {
 	half := cos.Dims[1]
 	if pos < 0 || pos >= cos.Dims[0] {
@@ -92,11 +91,10 @@ func rotaryEmbedding(c *call) []Tensor {
 	return []Tensor{x}
 }
 
-// groupQueryAttention takes packed queries, keys and values [B,T,(H+2G)*K], the cache
-// [B,G,S,K] and, for row b, seqlens[b] = length - 1 where length includes this call's
-// tokens. total = T means a first prompt, padded on the right; otherwise the T tokens follow
-// those in the cache. It returns the attention and the cache with the tokens. The result for
-// padding is unspecified, so NaN here.
+// groupQueryAttention takes packed queries, keys and values [B,T,(H+2G)*K], the cache [B,G,S,K] and, for row b,
+// seqlens[b] = length - 1 where length includes this call's tokens. total = T means a first prompt, padded on the
+// right; otherwise the T tokens follow those in the cache. It returns the attention and the cache with the tokens.
+// The result for padding is unspecified, so NaN here.
 func groupQueryAttention(c *call) []Tensor {
 	in := c.operands(1, 9)
 	if in[1] != nil || in[2] != nil || slices.Contains(in[3:7], nil) {
@@ -203,8 +201,7 @@ type queryGroup struct {
 // head returns head h of the token: first come the queries, then the keys, then the values.
 func (q queryGroup) head(h int) []float64 { return q.row[h*q.width : (h+1)*q.width] }
 
-// pad sets the outputs of a token beyond the end of its prompt to NaN, since no
-// reader may depend on them.
+// pad sets the outputs of a token beyond the end of its prompt to NaN, since no reader may depend on them.
 func (q queryGroup) pad(out []float64, inCache bool) {
 	fillNaN(out)
 	for g := range q.groups {

@@ -70,8 +70,7 @@ func fusedMatMul(c *call) []Tensor {
 	return batches(c, c.flag("transA"), c.flag("transB"), c.float("alpha", 1))
 }
 
-// batches multiplies over the last two dimensions; the other dimensions are equal, or b's
-// third from last is 1.
+// batches multiplies over the last two dimensions; the other dimensions are equal, or b's third from last is 1.
 func batches(c *call, tA, tB bool, alpha float64) []Tensor {
 	in := c.operands(2, 2)
 	a, b := *in[0], *in[1]

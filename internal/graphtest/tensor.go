@@ -166,8 +166,7 @@ func (t Tensor) take(dims, at []int) Tensor {
 	return out
 }
 
-// eachLine calls f with the places of the elements of each line along an axis, in
-// the order of the other axes.
+// eachLine calls f with the places of the elements of each line along an axis, in the order of the other axes.
 func (t Tensor) eachLine(axis int, f func(at []int)) {
 	s := strides(t.Dims)
 	dims := slices.Delete(slices.Clone(t.Dims), axis, axis+1)

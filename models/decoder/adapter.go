@@ -33,8 +33,7 @@ func (s Shape) operands(kind models.Kind) []operand {
 	}
 }
 
-// joined returns the modules of parts as an adapter has them: the one that stacks them if the
-// block is Fused.
+// joined returns the modules of parts as an adapter has them: the one that stacks them if the block is Fused.
 func (s Shape) joined(name string, parts []module) []module {
 	if !s.Block.Fused {
 		return parts
@@ -173,8 +172,7 @@ func (w *layerWeights) lowRankBy(form models.Form, name string, parts []module, 
 	return out
 }
 
-// withAdapter is y + low B^T, where y is a module's product in the orientation of oriented; it
-// is y where low is nil.
+// withAdapter is y + low B^T, where y is a module's product in the orientation of oriented; it is y where low is nil.
 func (w *layerWeights) withAdapter(form models.Form, m module, low, y *graph.Node) *graph.Node {
 	if low == nil {
 		return y

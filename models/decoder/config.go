@@ -6,12 +6,11 @@ import (
 	"onering/models"
 )
 
-// Read completes s, which holds transformers' defaults for a family and its block, from
-// the keys of config.json that all families share, in either style: rope_theta,
-// rope_scaling and torch_dtype at the top, as most published models have it, or
-// rope_parameters and dtype, as transformers 5 writes. Anything that the graphs do not
-// compute (experts, other scalings of the rotary embedding, quantized weights ...) is an error
-// that names the key. Keys that the family has read before are its own matter.
+// Read completes s, which holds transformers' defaults for a family and its block, from the keys of config.json that
+// all families share, in either style: rope_theta, rope_scaling and torch_dtype at the top, as most published models
+// have it, or rope_parameters and dtype, as transformers 5 writes. Anything that the graphs do not compute (experts,
+// other scalings of the rotary embedding, quantized weights ...) is an error that names the key. Keys that the family
+// has read before are its own matter.
 func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	if how := c.Object(models.Quantized); how != nil {
 		var method, kind string

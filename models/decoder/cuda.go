@@ -26,8 +26,7 @@ import (
 // them only in tests, which should run the GPU's graphs.
 func (a Architecture) forGPU() bool { return a.Provider != models.CPU || a.compute() != models.F32 }
 
-// forProvider makes a graph use the provider's operators, and makes the bits of a
-// gradient equal in every run.
+// forProvider makes a graph use the provider's operators, and makes the bits of a gradient equal in every run.
 func (a Architecture) forProvider(g *graph.Graph) {
 	if a.forGPU() {
 		g.OrderSums()
@@ -36,14 +35,12 @@ func (a Architecture) forProvider(g *graph.Graph) {
 	}
 }
 
-// byProducts reports whether Prefill and Decode compute attention by products, in place of
-// GroupQueryAttention.
+// byProducts reports whether Prefill and Decode compute attention by products, in place of GroupQueryAttention.
 func (a Architecture) byProducts() bool {
 	return a.Provider == models.CUDA && a.compute() == models.F32
 }
 
-// cacheWidth is the width of a head in the cache: K, or the next multiple of 16
-// where GroupQueryAttention needs it.
+// cacheWidth is the width of a head in the cache: K, or the next multiple of 16 where GroupQueryAttention needs it.
 func (a Architecture) cacheWidth() int {
 	if a.byProducts() || a.onHost() {
 		return a.HeadDim
@@ -79,8 +76,7 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x *graph.Node, angles []an
 	}
 }
 
-// maskAfter is [B,1,1,S], 0 for places up to pos [B,1] and very negative beyond, and with a
-// window also before it.
+// maskAfter is [B,1,1,S], 0 for places up to pos [B,1] and very negative beyond, and with a window also before it.
 func (a Architecture) maskAfter(pos, places *graph.Node, window int) *graph.Node {
 	g := pos.Graph()
 	mask := graph.Where(graph.LessOrEqual(places, pos), g.Scalar(0), g.Scalar(-math.MaxFloat32))

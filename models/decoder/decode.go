@@ -46,20 +46,16 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 
 // Prefill builds the graph that computes prompts from their first token.
 //
-// Inputs: ids int64 [B,T], padded on the right; seqlens int32 [B], the lengths
-// minus 1; total int32 [], which is T; last int64 [B], the index b*T+length-1;
-// cos, sin [P,n/2], and those of further kinds of layers (see models.OfKind); the weights,
-// qkv fused; the caches
-// past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
-// state of the last tokens, and the caches, onto the inputs' buffers. Where K
-// is not a multiple of 16, the caches have CacheWidth instead. Where Compute is of
-// 16 bits, pos int64 [B*T,1] is an input too.
+// Inputs: ids int64 [B,T], padded on the right; seqlens int32 [B], the lengths minus 1; total int32 [], which is T;
+// last int64 [B], the index b*T+length-1; cos, sin [P,n/2], and those of further kinds of layers (see models.OfKind);
+// the weights, qkv fused; the caches past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed state
+// of the last tokens, and the caches, onto the inputs' buffers. Where K is not a multiple of 16, the caches have
+// CacheWidth instead. Where Compute is of 16 bits, pos int64 [B*T,1] is an input too.
 //
-// CUDA in float32 has no operator for attention of prompts. There, pos and mask
-// [T,T], which is Layer's, take the place of seqlens, total and the caches past_key.i and
-// past_value.i, and present_key.i and present_value.i are the prompts' own keys
-// and values [B,G,T,K], finite beyond a prompt's end. Layers with a window read band [T,T] in
-// place of mask. Where the operator cannot turn the heads, pos is an input in float32 too.
+// CUDA in float32 has no operator for attention of prompts. There, pos and mask [T,T], which is Layer's, take the
+// place of seqlens, total and the caches past_key.i and past_value.i, and present_key.i and present_value.i are the
+// prompts' own keys and values [B,G,T,K], finite beyond a prompt's end. Layers with a window read band [T,T] in place
+// of mask. Where the operator cannot turn the heads, pos is an input in float32 too.
 func (a Architecture) Prefill() (models.Program, error) {
 	d := decoding{a}
 	if a.byProducts() {
@@ -115,9 +111,8 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x *graph.Node, angles []angle)
 	}
 }
 
-// padHeads pads n heads x [N,n*K] to the cache's width, [N,sizes]. Zeros, which change no
-// score, follow each half of a head, so that the rotary embedding, which pairs the
-// halves, may come before or after.
+// padHeads pads n heads x [N,n*K] to the cache's width, [N,sizes]. Zeros, which change no score, follow each half of
+// a head, so that the rotary embedding, which pairs the halves, may come before or after.
 func (a decoding) padHeads(x *graph.Node, n int, sizes ...int) *graph.Node {
 	if a.cacheWidth() != a.HeadDim {
 		x = a.padLast(graph.Reshape(x, -1, n*2, a.HeadDim/2), a.cacheWidth()/2)
@@ -137,15 +132,14 @@ func (a decoding) cutHeads(x *graph.Node) *graph.Node {
 
 // Decode builds the graph that computes one more token for each row.
 //
-// Inputs: ids int64 [B,1]; seqlens int32 [B], the tokens cached before; total int32 [], the
-// largest of them plus 1; cos, sin, weights and caches as for Prefill. Outputs: hidden [B,D] and
-// the caches, onto the inputs' buffers. Attention is the operator GroupQueryAttention, which reads
-// only the filled part of each row. Where it cannot turn the heads, pos int64 [B,1], the same as
-// seqlens, is an input too.
+// Inputs: ids int64 [B,1]; seqlens int32 [B], the tokens cached before; total int32 [], the largest of them plus 1;
+// cos, sin, weights and caches as for Prefill. Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
+// Attention is the operator GroupQueryAttention, which reads only the filled part of each row. Where it cannot turn
+// the heads, pos int64 [B,1], the same as seqlens, is an input too.
 //
-// CUDA has no such operator in float32. There, pos, at int64 [B,G,3], where the new token's keys
-// and values go: (b, g, pos), and places int64 [S], the numbers from 0 to S-1, take the place of
-// seqlens and total, and the cache must hold finite numbers beyond pos, too.
+// CUDA has no such operator in float32. There, pos, at int64 [B,G,3], where the new token's keys and values go: (b,
+// g, pos), and places int64 [S], the numbers from 0 to S-1, take the place of seqlens and total, and the cache must
+// hold finite numbers beyond pos, too.
 //
 // Only the CPU in float32 has another form than Direct: the others are for its matrix product.
 func (a Architecture) Decode(form models.Form) (models.Program, error) {
@@ -341,8 +335,7 @@ func past(g *graph.Graph, s models.State) *graph.Node {
 	return g.Input(name, s.Type, graph.Dims(sizes...))
 }
 
-// present makes a state with the new tokens an output, onto the one before; that is nil
-// without earlier tokens.
+// present makes a state with the new tokens an output, onto the one before; that is nil without earlier tokens.
 func present(g *graph.Graph, s models.State, now, before *graph.Node) {
 	name := fmt.Sprintf("present_%s.%d", stateNames[s.Role], s.Layer)
 	g.Use(name, s.Use)

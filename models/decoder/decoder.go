@@ -101,8 +101,7 @@ var (
 	_ models.Architecture = Architecture{}
 )
 
-// Architecture implements models.Design. The error names an impossible size by
-// its key in config.json.
+// Architecture implements models.Design. The error names an impossible size by its key in config.json.
 func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
@@ -136,8 +135,7 @@ func (a Architecture) Geometry() models.Geometry {
 	return g
 }
 
-// kinds returns Kinds or their default. Layers without a window share their Programs, and so
-// do layers with one.
+// kinds returns Kinds or their default. Layers without a window share their Programs, and so do layers with one.
 func (s Shape) kinds() models.Kinds {
 	list := slices.Clone(s.Kinds)
 	if list == nil {

@@ -357,16 +357,13 @@ func (l *layer) stored(full bool) (names []string, values []*graph.Node) {
 
 // Layer builds layer.forward and layer.backward over packed tokens.
 //
-// Inputs of both: x [N,D]; the layer's weights; pos [N,1]; cos, sin [P,n/2];
-// mask [T,T], 0 on and below the diagonal and very negative above, or for a kind with a
-// window band, which is very negative also where a key lies before a query's window; rows [B,T]
-// and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
-// graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
-// the stash, dy [N,D], valid [B,T,1], copies [M,J] and copied [M,1,J] (see
-// graph.Packing) and the running gradient of each weight (of
-// the adapter's alone where there is one), and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits
-// the matrices, the biases and the stash without x2 have that type; all else is
-// float32.
+// Inputs of both: x [N,D]; the layer's weights; pos [N,1]; cos, sin [P,n/2]; mask [T,T], 0 on and below the diagonal
+// and very negative above, or for a kind with a window band, which is very negative also where a key lies before a
+// query's window; rows [B,T] and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
+// graph.CausalAttention. forward returns y [N,D] and the stash. backward takes the stash, dy [N,D], valid [B,T,1],
+// copies [M,J] and copied [M,1,J] (see graph.Packing) and the running gradient of each weight (of the adapter's alone
+// where there is one), and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits the matrices,
+// the biases and the stash without x2 have that type; all else is float32.
 func (a Architecture) Layer(kind int, full bool, blocks int) (forward, backward models.Program, err error) {
 	forward, err = graph.Build("layer.forward", a.layerForward(kind, full, blocks))
 	backward, failed := graph.Build("layer.backward", a.layerBackward(kind, full, blocks))
@@ -410,9 +407,8 @@ func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *gra
 	}
 }
 
-// LayerBytes computes from shapes the peak memory of a run of layer.forward and of
-// layer.backward, without inputs and outputs, for n tokens in rows rows of T places; see
-// graph.Footprint.
+// LayerBytes computes from shapes the peak memory of a run of layer.forward and of layer.backward, without inputs and
+// outputs, for n tokens in rows rows of T places; see graph.Footprint.
 func (a Architecture) LayerBytes(kind int, full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
 	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T, "M": 1, "J": 1, "O": n - 1, "Tn": (T + 31) / 32, "Tw": T + a.Block.Taps - 1}
 	for i := range blocks {

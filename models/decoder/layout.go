@@ -2,9 +2,8 @@ package decoder
 
 import "onering/models"
 
-// Layout places the weights of s in one arena. The weights of q, k and v are fused, and
-// so are those of gate and up; all others are plain. It panics for a shape that
-// Architecture refuses.
+// Layout places the weights of s in one arena. The weights of q, k and v are fused, and so are those of gate and up;
+// all others are plain. It panics for a shape that Architecture refuses.
 func (s Shape) Layout() *models.Layout {
 	l, err := models.NewLayout(s.fused())
 	if err != nil {

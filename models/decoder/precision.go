@@ -179,15 +179,13 @@ func (a Architecture) baseMatrix(g *graph.Graph, name string, rows, in int, ids 
 	return graph.Cast(graph.Reshape(scaled, count, in), to)
 }
 
-// logits is the float32 product of h [R,D] and the head e [v,D], which are rounded to the head's
-// type.
+// logits is the float32 product of h [R,D] and the head e [v,D], which are rounded to the head's type.
 func (a Architecture) logits(form models.Form, h, e *graph.Node) *graph.Node {
 	return product(form, toFloat32(graph.Cast(h, a.headType())), toFloat32(e), nil)
 }
 
-// GradNorm sums the squares of g [n]: the output "sum" has no dimensions. In float16,
-// where gradients are scaled by 1/unscale, it is the sum for g*unscale, and "found" [1]
-// counts the elements of g that are infinite or NaN.
+// GradNorm sums the squares of g [n]: the output "sum" has no dimensions. In float16, where gradients are scaled by
+// 1/unscale, it is the sum for g*unscale, and "found" [1] counts the elements of g that are infinite or NaN.
 func (a Architecture) GradNorm() (models.Program, error) {
 	if a.compute() == models.F16 {
 		return graph.Build("norm2.scaled", func(g *graph.Graph) {

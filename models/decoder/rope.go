@@ -19,10 +19,9 @@ type rope struct {
 	positions     float64 // max_position_embeddings
 }
 
-// readRope looks where transformers looks, in its order: rope_scaling, else
-// rope_parameters; if neither has a base, it is rope_theta, else s.RopeTheta. An
-// original_max_position_embeddings outside of the object overrides one in it. kind is the
-// layers' name in layer_types, for which the object may have an object of its own.
+// readRope looks where transformers looks, in its order: rope_scaling, else rope_parameters; if neither has a base,
+// it is rope_theta, else s.RopeTheta. An original_max_position_embeddings outside of the object overrides one in it.
+// kind is the layers' name in layer_types, for which the object may have an object of its own.
 func readRope(c *models.ConfigFile, s Shape, kind string) rope {
 	stated := rope{theta: c.Number("rope_theta", s.RopeTheta), turnedShare: s.PartialRotary, positions: float64(s.MaxPositions)}
 	if s.PartialRotary != 0 {
@@ -49,8 +48,7 @@ func readRope(c *models.ConfigFile, s Shape, kind string) rope {
 	return found
 }
 
-// RopeObject returns the object of a config.json with the rotary embedding's settings; nil if
-// there is none.
+// RopeObject returns the object of a config.json with the rotary embedding's settings; nil if there is none.
 func RopeObject(c *models.ConfigFile) *models.ConfigFile {
 	if c.Has("rope_scaling") {
 		return c.Object("rope_scaling")
@@ -148,10 +146,9 @@ func readLinear(_, r *models.ConfigFile, s *rope) {
 // llama3Keys are the members that rope_type "llama3" needs.
 var llama3Keys = []string{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
 
-// readLlama3 reads "llama3", which stretches the slow turns of a rotary embedding, as Llama
-// 3.1 and later do, so that more positions fit than the model saw at first. A turn that
-// takes more than original/low positions becomes factor times slower, a turn that takes
-// fewer than original/high is unchanged, and the others are blended.
+// readLlama3 reads "llama3", which stretches the slow turns of a rotary embedding, as Llama 3.1 and later do, so that
+// more positions fit than the model saw at first. A turn that takes more than original/low positions becomes factor
+// times slower, a turn that takes fewer than original/high is unchanged, and the others are blended.
 func readLlama3(c, r *models.ConfigFile, s *rope) {
 	for _, key := range llama3Keys {
 		needed(r, "llama3", key)
@@ -222,11 +219,10 @@ func readYarn(c, r *models.ConfigFile, s *rope) {
 // longropeKeys are the members that rope_type "longrope" may have.
 var longropeKeys = []string{"short_factor", "long_factor", "factor", "original_max_position_embeddings", "attention_factor"}
 
-// readLongrope reads "longrope" (Ding et al. 2024, arXiv 2402.13753): each pair is slower by a
-// number of its own. transformers takes those of short_factor for a batch of rows within the
-// original positions and else those of long_factor, so a token's log-prob depends on its
-// neighbours. Here one list counts for all rows: the short one, for rows up to that length,
-// which are all rows if both lists are equal.
+// readLongrope reads "longrope" (Ding et al. 2024, arXiv 2402.13753): each pair is slower by a number of its own.
+// transformers takes those of short_factor for a batch of rows within the original positions and else those of
+// long_factor, so a token's log-prob depends on its neighbours. Here one list counts for all rows: the short one, for
+// rows up to that length, which are all rows if both lists are equal.
 func readLongrope(c, r *models.ConfigFile, s *rope) {
 	var lists [2][]float64
 	for i, key := range longropeKeys[:2] {

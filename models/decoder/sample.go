@@ -8,15 +8,12 @@ import (
 	"onering/models/ports"
 )
 
-// Sample builds the graph that chooses a token for each row, or says which are the
-// likeliest.
+// Sample builds the graph that chooses a token for each row, or says which are the likeliest.
 //
-// Inputs: hidden [B,D]; the head [V,D]; inv_temperature []. Outputs: next
-// int64 [B], logp and entropy [B], both of softmax(logits*inv_temperature)
-// over the whole vocabulary. Draw takes uniforms float32 [B]: next is the first id whose
-// cumulative probability exceeds it. Candidates takes k int64 [1] and has, in place of
-// next, candidates int64 [B,k], the likeliest ids, in descending order; logp [B,k] is
-// theirs.
+// Inputs: hidden [B,D]; the head [V,D]; inv_temperature []. Outputs: next int64 [B], logp and entropy [B], both of
+// softmax(logits*inv_temperature) over the whole vocabulary. Draw takes uniforms float32 [B]: next is the first id
+// whose cumulative probability exceeds it. Candidates takes k int64 [1] and has, in place of next, candidates int64
+// [B,k], the likeliest ids, in descending order; logp [B,k] is theirs.
 func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Program, error) {
 	name := [...]string{models.Draw: "sample.draw", models.Greedy: "sample.greedy", models.Candidates: "sample.candidates"}[choice]
 	p, err := graph.Build(name, func(g *graph.Graph) {
@@ -93,10 +90,9 @@ func (a sampleParts) sum(x *graph.Node) *graph.Node {
 	return graph.Reshape(graph.ReduceSum(graph.ReduceSum(a.blocks(x), -1), -2), -1, 1)
 }
 
-// draw inverts the cumulative distribution of unnormalized probabilities e [B,V] at
-// uniforms [B]: next [B,1] is the first id whose cumulative sum exceeds u times the
-// total. Sums over blocks and then inside one block are taken in float64: a running
-// float32 sum over a large vocabulary is too inexact.
+// draw inverts the cumulative distribution of unnormalized probabilities e [B,V] at uniforms [B]: next [B,1] is the
+// first id whose cumulative sum exceeds u times the total. Sums over blocks and then inside one block are taken in
+// float64: a running float32 sum over a large vocabulary is too inexact.
 func (a sampleParts) draw(e, uniforms *graph.Node) *graph.Node {
 	g := e.Graph()
 	u := graph.Reshape(graph.Cast(uniforms, models.F64), -1, 1)

@@ -34,8 +34,7 @@ func Build(arch models.Architecture, o Options) (*Graphs, error) {
 	return &Graphs{newManifest(arch, graphs, o)}, nil
 }
 
-// Write writes the graphs and manifest.json to a new folder. It returns how many graphs
-// there are.
+// Write writes the graphs and manifest.json to a new folder. It returns how many graphs there are.
 func (g *Graphs) Write(out string) (int, error) {
 	text, err := json.MarshalIndent(g.manifest, "", "  ")
 	if err != nil {

@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// digest returns a function that makes, for a file's size, the hash whose sum of
-// the content is the ETag: SHA-256 for large files; for others the name that git
-// gives it, SHA-1 of a header with the size and the content. It returns nil if the
-// ETag is neither.
+// digest returns a function that makes, for a file's size, the hash whose sum of the content is the ETag: SHA-256 for
+// large files; for others the name that git gives it, SHA-1 of a header with the size and the content. It returns nil
+// if the ETag is neither.
 func digest(etag string) func(size int64) hash.Hash {
 	if _, err := hex.DecodeString(etag); err != nil {
 		return nil

@@ -85,11 +85,10 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Resolve returns the folder of a model. The name of a folder that exists is
-// returned unchanged. ORG/NAME, with or without @REVISION, is a model on the hub,
-// unless the working directory has a folder ORG: then it is a path. With "hf:" in
-// front it is always a model on the hub. Other names are returned unchanged; the
-// caller finds out that there is no such folder.
+// Resolve returns the folder of a model. The name of a folder that exists is returned unchanged. ORG/NAME, with or
+// without @REVISION, is a model on the hub, unless the working directory has a folder ORG: then it is a path. With
+// "hf:" in front it is always a model on the hub. Other names are returned unchanged; the caller finds out that there
+// is no such folder.
 //
 // Only needed files are downloaded: configs, the files of the tokenizer, and safetensors.
 func Resolve(ctx context.Context, name string, o Options) (dir string, err error) {
@@ -101,9 +100,8 @@ func Resolve(ctx context.Context, name string, o Options) (dir string, err error
 	return fetch(ctx, r, o)
 }
 
-// Pin returns name with the commit to which path belongs, the folder to which name was
-// resolved, so that the result always means the same files. A name that is not on the hub
-// is returned unchanged.
+// Pin returns name with the commit to which path belongs, the folder to which name was resolved, so that the result
+// always means the same files. A name that is not on the hub is returned unchanged.
 func Pin(name, path string) string {
 	_, rest, ok := strings.Cut(filepath.ToSlash(path), "/snapshots/")
 	if !ok || name == path { // path is not in the cache, or name is a folder
@@ -139,8 +137,7 @@ func ResolveData(ctx context.Context, name string, isData func(name string) bool
 	return filepath.Join(dir, filepath.FromSlash(r.path)), nil
 }
 
-// fetch downloads the missing files of a repository's snapshot into the cache, and
-// returns the snapshot's folder.
+// fetch downloads the missing files of a repository's snapshot into the cache, and returns the snapshot's folder.
 func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 	o = o.filled()
 	r.revision = cmp.Or(o.Revision, r.revision)

@@ -92,8 +92,7 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// isRelative says whether a path with slashes is inside the folder to which it is
-// relative, on any system.
+// isRelative says whether a path with slashes is inside the folder to which it is relative, on any system.
 func isRelative(path string) bool {
 	if path == "" || strings.ContainsAny(path, "\\:\x00") {
 		return false

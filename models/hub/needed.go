@@ -12,8 +12,7 @@ import (
 	"onering/models"
 )
 
-// needed returns the files to download out of all files of a repository. read
-// returns the content of one of them.
+// needed returns the files to download out of all files of a repository. read returns the content of one of them.
 func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]string, error) {
 	if r.kind == dataset {
 		return r.neededData(files)
@@ -85,8 +84,7 @@ func shardNames(index string, text []byte, has map[string]bool) ([]string, error
 	return names, nil
 }
 
-// neededData returns the files of a data set to download: the named one, or those with
-// rows in the named folder.
+// neededData returns the files of a data set to download: the named one, or those with rows in the named folder.
 func (r repo) neededData(files []string) ([]string, error) {
 	if slices.Contains(files, r.path) {
 		return []string{r.path}, nil

@@ -68,14 +68,13 @@ type push struct {
 	outcome     outcome
 }
 
-// Push makes a branch of a model's repository, OWNER/NAME, hold the files. It makes a
-// missing repository or branch. It does not send files that the branch has, or large ones
-// that the hub stores already, and removes weights that only an earlier model used. All
-// files appear in one commit, or the branch stays unchanged. After an interruption
+// Push makes a branch of a model's repository, OWNER/NAME, hold the files. It makes a missing repository or branch.
+// It does not send files that the branch has, or large ones that the hub stores already, and removes weights that
+// only an earlier model used. All files appear in one commit, or the branch stays unchanged. After an interruption
 // another Push sends only missing files and missing parts of large ones.
 //
-// The protocol is that of the Python client without Xet: preupload, Git LFS with
-// multipart uploads, and a commit as lines of JSON.
+// The protocol is that of the Python client without Xet: preupload, Git LFS with multipart uploads, and a commit as
+// lines of JSON.
 func Push(ctx context.Context, name string, sources []Source, o PushOptions) (outcome, error) {
 	p, err := newPush(ctx, name, o)
 	if err != nil {
@@ -97,9 +96,8 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (ou
 	return p.outcome, nil
 }
 
-// CheckPush returns why a push would be refused: a name, a branch, a token that is missing or that
-// the hub does not know, a repository that is public and should not be. It warns if the hub
-// does not answer now.
+// CheckPush returns why a push would be refused: a name, a branch, a token that is missing or that the hub does not
+// know, a repository that is public and should not be. It warns if the hub does not answer now.
 func CheckPush(ctx context.Context, name string, o PushOptions) error {
 	p, err := newPush(ctx, name, o)
 	if err != nil {

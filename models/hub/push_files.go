@@ -148,8 +148,7 @@ func (f *outgoing) sample() ([]byte, error) {
 	return text, nil
 }
 
-// read computes the checksum of the file, and stores the content of one that is not
-// large.
+// read computes the checksum of the file, and stores the content of one that is not large.
 func (f *outgoing) read(ctx context.Context) error {
 	c, err := f.open()
 	if err != nil {

@@ -320,8 +320,7 @@ func (p *push) stateFile(oid, end string) string {
 	return filepath.Join(p.stateFolder, hex.EncodeToString(sum[:16])+end)
 }
 
-// saved returns the interrupted upload of a file. ok is false if there is none or its
-// state cannot be read.
+// saved returns the interrupted upload of a file. ok is false if there is none or its state cannot be read.
 func (p *push) saved(f *outgoing) (u upload, ok bool) {
 	file, err := os.Open(p.stateFile(f.oid, ".json"))
 	if err != nil {

@@ -64,8 +64,7 @@ func (s *store) cached() (dir, missing string) {
 	return dir, ""
 }
 
-// listFiles returns the files below a folder, with slashes, without links to
-// files that were deleted.
+// listFiles returns the files below a folder, with slashes, without links to files that were deleted.
 func listFiles(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -150,8 +149,7 @@ func (s *store) fillSnapshot(ctx context.Context, c *client, in info, o Options)
 	return dir, nil
 }
 
-// addFile links a file of a snapshot to its blob, which it downloads unless another
-// snapshot has it.
+// addFile links a file of a snapshot to its blob, which it downloads unless another snapshot has it.
 func (s *store) addFile(ctx context.Context, c *client, commit, name, path string, o Options) error {
 	f, err := c.stat(ctx, s.repo, commit, name)
 	if err != nil {
@@ -191,8 +189,7 @@ func (s *store) addFile(ctx context.Context, c *client, commit, name, path strin
 	return nil
 }
 
-// link makes path a relative symbolic link to blob, or a copy of it where the
-// system has no symbolic links.
+// link makes path a relative symbolic link to blob, or a copy of it where the system has no symbolic links.
 func link(blob, path string) error {
 	to, err := filepath.Rel(filepath.Dir(path), blob)
 	if err != nil {

@@ -24,8 +24,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	return decoder.Read(c, s)
 }
 
-// design returns a Llama of these sizes. Other values are the defaults of transformers'
-// LlamaConfig.
+// design returns a Llama of these sizes. Other values are the defaults of transformers' LlamaConfig.
 func design(sizes models.Sizes) decoder.Shape {
 	return decoder.Shape{Sizes: sizes, RopeTheta: 10000, RMSEps: 1e-6, Names: decoder.LlamaNames}
 }

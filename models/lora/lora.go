@@ -140,8 +140,7 @@ func (a *Adapter) Init(s Settings, seed uint64) (*models.Weights, error) {
 	return w, nil
 }
 
-// Read reads the description of the adapter in the folder dir, and checks that it fits
-// the model m.
+// Read reads the description of the adapter in the folder dir, and checks that it fits the model m.
 func Read(dir string, m models.Model) (*Adapter, error) {
 	c, err := readConfig(filepath.Join(dir, configFile))
 	if err != nil {
@@ -170,9 +169,8 @@ func (a *Adapter) Check(dir string) error {
 	return f.Close()
 }
 
-// open opens the tensors of the adapter in the folder dir, which must be those of layout, if
-// it is not nil. PEFT leaves out those of modules that are not targets, and begins missing
-// ones anew, both with a warning.
+// open opens the tensors of the adapter in the folder dir, which must be those of layout, if it is not nil. PEFT
+// leaves out those of modules that are not targets, and begins missing ones anew, both with a warning.
 func open(dir string, layout *models.Layout) (*models.File, error) {
 	f, err := models.OpenSafetensors(filepath.Join(dir, tensorFile))
 	if errors.Is(err, fs.ErrNotExist) {

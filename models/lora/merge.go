@@ -124,8 +124,7 @@ const headTensor = headModule + ".weight"
 var errTied = errors.New("the head and the embedding are one tensor in this model (tie_word_embeddings): its " +
 	"folder cannot hold two; save the model untied with transformers first")
 
-// checkTied refuses tensors that would part the head from the embedding of a model in which
-// they are one.
+// checkTied refuses tensors that would part the head from the embedding of a model in which they are one.
 func (x *merging) checkTied(tensors *models.Weights) error {
 	head, _, hasHead := tensors.View(models.AdapterPrefix + headTensor)
 	embedding, _, hasEmbedding := tensors.View(models.AdapterPrefix + x.embedding)

@@ -11,10 +11,9 @@ import (
 	"onering/models"
 )
 
-// checkAdapter gives the model adapters with random As and Bs. The states must equal
-// those of the model with W + Scale B A in place of W, for prompts and for single tokens
-// as well. The gradients must equal differences, and exist only for the adapter's
-// tensors.
+// checkAdapter gives the model adapters with random As and Bs. The states must equal those of the model with W +
+// Scale B A in place of W, for prompts and for single tokens as well. The gradients must equal differences, and exist
+// only for the adapter's tensors.
 func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	plain := must(m.Architecture(models.Compute{}))(t)
 	all := models.ModulesOf(plain)
@@ -78,8 +77,7 @@ func (m interpreted) merge(t testing.TB, to interpreted, adapter models.Adapter)
 	}
 }
 
-// checkTaught: backward Programs have gradients of the adapter's tensors only, and
-// of all of them.
+// checkTaught: backward Programs have gradients of the adapter's tensors only, and of all of them.
 func (m interpreted) checkTaught(t testing.TB) {
 	layout := m.AdapterLayout()
 	taught := map[string]bool{}
@@ -122,8 +120,7 @@ func (m interpreted) checkTaught(t testing.TB) {
 	}
 }
 
-// tensorsOf returns the tensors of an arena by all names of its layout. The parts of a matrix
-// are in its memory.
+// tensorsOf returns the tensors of an arena by all names of its layout. The parts of a matrix are in its memory.
 func tensorsOf(w *models.Weights) tensors {
 	out := tensors{}
 	for _, f := range w.Layout.Fused() {

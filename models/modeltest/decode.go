@@ -23,8 +23,7 @@ type decoding struct {
 	in        tensors
 }
 
-// checkDecode compares the states of prompts and of later tokens with the states that the
-// training layers give.
+// checkDecode compares the states of prompts and of later tokens with the states that the training layers give.
 func checkDecode(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	r := rand.New(rand.NewPCG(9, 10))
 	sequences := make([][]int, 3)
@@ -175,9 +174,8 @@ func (d *decoding) step(t testing.TB, form models.Form, firstRests bool) graphte
 	return d.runAndKeep(t, p)
 }
 
-// runAndKeep runs a Program, stores its keys and values in the cache, and returns the states. A
-// returned cache replaces the old one; keys and values of prompts alone go to the start
-// of each row.
+// runAndKeep runs a Program, stores its keys and values in the cache, and returns the states. A returned cache
+// replaces the old one; keys and values of prompts alone go to the start of each row.
 func (d *decoding) runAndKeep(t testing.TB, p models.Program) graphtest.Tensor {
 	t.Helper()
 	out := d.run(t, p, "", d.in)

@@ -24,10 +24,9 @@ type reference struct {
 	} `json:"batch"`
 }
 
-// Golden compares a model with PyTorch's numbers for it, in a folder such as those of
-// models/testdata/torch: the names and shapes of the tensors and of the gradients, the
-// saved folder, logits, log-probs and entropies. The graphs run in float64, so log-probs
-// and entropies must be those of a float64 reference to 1e-5, since rotary frequencies
+// Golden compares a model with PyTorch's numbers for it, in a folder such as those of models/testdata/torch: the
+// names and shapes of the tensors and of the gradients, the saved folder, logits, log-probs and entropies. The graphs
+// run in float64, so log-probs and entropies must be those of a float64 reference to 1e-5, since rotary frequencies
 // and epsilon are in float32.
 func Golden(t *testing.T, dir string) {
 	t.Helper()
@@ -127,8 +126,7 @@ func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *
 	}
 }
 
-// compareLogits compares the logits of the rows in the file with PyTorch's logits in
-// float32.
+// compareLogits compares the logits of the rows in the file with PyTorch's logits in float32.
 func compareLogits(t testing.TB, f *models.File, logits [][][]float64) {
 	t.Helper()
 	rows := must(f.ReadInt64("logits_rows"))(t)

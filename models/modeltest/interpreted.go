@@ -25,8 +25,7 @@ func interpret(a models.Architecture, w *models.Weights) interpreted {
 	return interpreted{a, a.Geometry(), tensorsOf(w)}
 }
 
-// run runs a Program on the weights, without prefix in their names, and on the values of
-// in that it needs.
+// run runs a Program on the weights, without prefix in their names, and on the values of in that it needs.
 func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tensors) tensors {
 	t.Helper()
 	g := must(graphtest.Load(p))(t)
@@ -146,9 +145,8 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 	return m.run(t, norm, "", tensors{ports.Stream: x, ports.InverseTemperature: graphtest.Floats([]float64{1})})[ports.Normed]
 }
 
-// checkWeights compares the weights that the Programs read, and those to which they give
-// gradients, with the layout. The runtime computes the gradients of the embedding and of
-// the head from other gradients.
+// checkWeights compares the weights that the Programs read, and those to which they give gradients, with the layout.
+// The runtime computes the gradients of the embedding and of the head from other gradients.
 func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	for _, a := range architectures(t, m, nil) {
 		g := a.Geometry()

@@ -52,8 +52,7 @@ var rules = []struct {
 }{{"config", checkConfig}, {"folder", checkFolder}, {"weights", checkWeights}, {"decode", checkDecode},
 	{"gradients", checkGradients}, {"adapter", checkAdapter}}
 
-// draw returns random weights. Those of a fresh model would hide mistakes: its
-// norms are one and its biases zero.
+// draw returns random weights. Those of a fresh model would hide mistakes: its norms are one and its biases zero.
 func draw(t testing.TB, m models.Model, seed uint64) *models.Weights {
 	t.Helper()
 	w := must(m.Init(seed))(t)

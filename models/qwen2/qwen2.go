@@ -17,8 +17,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	return decoder.Read(c, New(models.Sizes{MaxPositions: 32768, KVHeads: 32}))
 }
 
-// New returns a Qwen2 of these sizes. Other values are the defaults of transformers'
-// Qwen2Config.
+// New returns a Qwen2 of these sizes. Other values are the defaults of transformers' Qwen2Config.
 func New(sizes models.Sizes) decoder.Shape {
 	return decoder.Shape{Sizes: sizes, RopeTheta: 10000, RMSEps: 1e-6, Block: decoder.Block{QKVBias: true}, Names: decoder.LlamaNames}
 }

@@ -22,8 +22,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	return decoder.Read(c, s)
 }
 
-// design returns a Qwen3 of these sizes. Other values are the defaults of transformers'
-// Qwen3Config.
+// design returns a Qwen3 of these sizes. Other values are the defaults of transformers' Qwen3Config.
 func design(sizes models.Sizes) decoder.Shape {
 	return decoder.Shape{Sizes: sizes, RopeTheta: 10000, RMSEps: 1e-6, Block: decoder.Block{QKNorm: true}, Names: decoder.LlamaNames}
 }
