@@ -269,7 +269,7 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, readsCach
 		before = graph.Cache{K: past(g, a.state(i, models.Keys)), V: past(g, a.state(i, models.Values))}
 	}
 	inModule := module{m.in.name, m.in.rows()} // all modules of m.in as one matrix
-	weights.castBase(d, inModule)
+	weights.castBase(d, inModule)              // all before the products: casts made later would run too early and stay in memory
 	weights.castBase(m.out.inputWidth, m.out.modules...)
 	weights.castBase(d, a.gateUp()...)
 	weights.castBase(a.FFN, module{n.Down, d})

@@ -119,7 +119,7 @@ func (l *layer) attend(h *graph.Node, low []*graph.Node, in attentionInputs, blo
 		keptK = k
 	}
 	l.products = []*graph.Node{keptQ, keptK, l.linear(h, qkv[2], b.QKVBias, low[2])}
-	unpack := l.packing.Unpack
+	unpack := l.packing.Unpack // keys and values of a token that rows share count in all of them, its query in one
 	l.attentionOut = graph.CausalAttention(l.packing.UnpackOnce(q), unpack(k), unpack(l.products[2]), in.mask, in.bounds,
 		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Scale: a.scoreScale(), Cap: b.AttentionCap, Window: in.window, Blocks: blocks, InTurn: a.forGPU()})
 	return a.throughGate(l.packing.Pack(l.attentionOut), gate)

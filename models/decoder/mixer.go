@@ -116,6 +116,7 @@ func (a Architecture) mixByRows(kind models.Kind, w *layerWeights, products []*g
 		return graph.Mul(y, graph.Reciprocal(graph.Sqrt(graph.Add(square, y.Graph().Scalar(1e-6)))))
 	}
 	rate, shift := w.input(n.DeltaRate, models.F32, x.ValueHeads), w.input(n.DeltaShift, models.F32, x.ValueHeads)
+	// The logarithm of the decay is -e^rate softplus(x + shift).
 	decay := graph.Neg(graph.Mul(graph.Softplus(graph.Add(toFloat32(products[3]), shift)), graph.Exp(rate)))
 	q := graph.Mul(unit(parts[0]), w.g.Scalar(1/math.Sqrt(float64(x.KeyWidth))))
 	o := r.deltaRule(q, unit(parts[1]), graph.Reshape(parts[2], 0, 0, x.ValueHeads, x.ValueWidth),
@@ -127,12 +128,12 @@ func (a Architecture) mixByRows(kind models.Kind, w *layerWeights, products []*g
 
 // trainingRows is the rowwise of training, in which rows begin with no state.
 func trainingRows(p *graph.Packing) rowwise {
-	return rowwise{p.Unpack, p.Pack,
-		func(x, w *graph.Node) *graph.Node {
+	return rowwise{toRows: p.Unpack, toPacked: p.Pack,
+		convolve: func(x, w *graph.Node) *graph.Node {
 			y, _ := graph.CausalConv(x, w, nil)
 			return y
 		},
-		func(q, k, v, g, beta *graph.Node) *graph.Node {
+		deltaRule: func(q, k, v, g, beta *graph.Node) *graph.Node {
 			o, _ := graph.DeltaRule(q, k, v, g, beta, nil)
 			return o
 		}}
@@ -165,10 +166,10 @@ func (a decoding) declareRowwise(g *graph.Graph, ids *graph.Node, prompts bool) 
 // and window.
 func (a decoding) promptRows(g *graph.Graph, layer int, ids, valid, window *graph.Node) rowwise {
 	return rowwise{
-		func(x *graph.Node) *graph.Node { return graph.Rows(x, ids) },
-		func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, x.Shape()[2].N) },
-		func(x, w *graph.Node) *graph.Node {
-			y, joined := graph.CausalConv(x, w, nil)
+		toRows:   func(x *graph.Node) *graph.Node { return graph.Rows(x, ids) },
+		toPacked: func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, x.Shape()[2].N) },
+		convolve: func(x, w *graph.Node) *graph.Node {
+			y, joined := graph.CausalConv(x, w, nil) // joined is x behind L-1 zeros
 			var last []*graph.Node
 			for j := range window.Shape()[1].N {
 				at := graph.Slice(window, g.Ints(int64(j)), g.Ints(int64(j+1)), 1, 1)
@@ -177,7 +178,7 @@ func (a decoding) promptRows(g *graph.Graph, layer int, ids, valid, window *grap
 			present(g, a.state(layer, models.Window), graph.Concat(1, last...), nil)
 			return y
 		},
-		func(q, k, v, decay, beta *graph.Node) *graph.Node {
+		deltaRule: func(q, k, v, decay, beta *graph.Node) *graph.Node {
 			four := graph.Reshape(valid, 0, 0, 1, 1) // for heads: padding changes no memory, since it has 0 for all
 			o, last := graph.DeltaRule(q, graph.Mul(k, four), graph.Mul(v, four), graph.Mul(decay, valid), graph.Mul(beta, valid), nil)
 			present(g, a.state(layer, models.Memory), last, nil)
@@ -190,9 +191,9 @@ func (a decoding) promptRows(g *graph.Graph, layer int, ids, valid, window *grap
 func (a decoding) tokenRows(g *graph.Graph, layer int, active *graph.Node) rowwise {
 	moves := func() *graph.Node { return graph.Reshape(active, 0, 1, 1) }
 	return rowwise{
-		func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, 1, -1) },
-		func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, -1) },
-		func(x, w *graph.Node) *graph.Node {
+		toRows:   func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, 1, -1) },
+		toPacked: func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, -1) },
+		convolve: func(x, w *graph.Node) *graph.Node {
 			window := a.state(layer, models.Window)
 			before := past(g, window)
 			y, joined := graph.CausalConv(x, w, before)
@@ -201,10 +202,10 @@ func (a decoding) tokenRows(g *graph.Graph, layer int, active *graph.Node) rowwi
 			present(g, window, graph.Where(graph.GreaterOrEqual(moves(), g.Scalar(0.5)), now, before), before)
 			return y
 		},
-		func(q, k, v, decay, beta *graph.Node) *graph.Node {
+		deltaRule: func(q, k, v, decay, beta *graph.Node) *graph.Node {
 			memory := a.state(layer, models.Memory)
-			before, moves := past(g, memory), moves()
-			o, now := graph.DeltaStep(q, k, v, graph.Mul(decay, moves), graph.Mul(beta, moves), before, a.Provider == models.CPU)
+			before, moves, byOperator := past(g, memory), moves(), a.Provider == models.CPU
+			o, now := graph.DeltaStep(q, k, v, graph.Mul(decay, moves), graph.Mul(beta, moves), before, byOperator)
 			present(g, memory, now, before)
 			return o
 		}}

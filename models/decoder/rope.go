@@ -29,7 +29,7 @@ func readRope(c *models.ConfigFile, s Shape, kind string) rope {
 	} else {
 		c.Only("partial_rotary_factor", "1")
 	}
-	found := stated                                                   // without an object
+	found := stated
 	for _, key := range []string{"rope_parameters", "rope_scaling"} { // if both exist, the second counts
 		r := c.Object(key)
 		if r != nil && s.hasWindowRope() && slices.ContainsFunc(layerTypes, r.Has) {
