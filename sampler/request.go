@@ -220,7 +220,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// way returns how sample number k of the call chooses its tokens.
+// samplingOf returns how sample number k of the call chooses its tokens.
 func (c *Call) samplingOf(k int) Sampling {
 	if c.LastGreedy && k == c.Samples-1 {
 		return Sampling{Greedy: true, Temperature: c.Temperature, TopP: 1, MaxNewTokens: c.MaxNewTokens}

@@ -260,7 +260,7 @@ func (a decoding) build(name string, tokens any, form models.Form, readsCache bo
 
 // decodeLayer is layer i from the stream x [N,D] to [N,D]. The first product of its mixer is one matrix for all its
 // modules, and split only afterwards. rows gives the rowwise of a layer without attention.
-func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, readsCache bool, x *graph.Node, attend attention, rows func(layer int) rowwise) *graph.Node {
+func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, readsCache bool, x *graph.Node, attend attention, rows func(int) rowwise) *graph.Node {
 	d, n, kind := a.Hidden, a.Names, a.kind(i)
 	m := a.mixer(kind)
 	weights := layerWeights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i), castAlready: map[string]*graph.Node{}}

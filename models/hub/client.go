@@ -291,7 +291,7 @@ func backoff(attempt int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// at returns an address below the endpoint. Slashes inside a part are escaped.
+// addressOf returns an address below the endpoint. Slashes inside a part are escaped.
 func (c *client) addressOf(parts ...string) *url.URL {
 	u := *c.endpoint
 	for _, p := range parts {
@@ -337,7 +337,7 @@ type info struct {
 	private bool // the API says that it is private
 }
 
-// info asks for the commit of a revision and the names of its files.
+// describe asks for the commit of a revision and the names of its files.
 func (c *client) describe(ctx context.Context, r repo) (info, error) {
 	const what = "the list of files"
 	var answer struct {

@@ -63,7 +63,7 @@ func (c *client) downloadRest(ctx context.Context, r repo, f remote, path string
 			break
 		}
 		before := have
-		have, done, err = c.requestRest(ctx, r, f, file, have, progress)
+		have, done, err = c.getRest(ctx, r, f, file, have, progress)
 		if err != nil {
 			if errors.As(err, new(*fault)) || ctx.Err() != nil || errors.Is(err, errDisk) {
 				return err // request retried it already, the hub refused, or the disk failed
@@ -92,9 +92,9 @@ var (
 	errTooLarge = errors.New("too large")
 )
 
-// requestRest requests the bytes after the first have bytes and writes them to the file. It returns how many
+// getRest requests the bytes after the first have bytes and writes them to the file. It returns how many
 // right bytes the file has then, 0 if what is there cannot be trusted, and whether it is complete.
-func (c *client) requestRest(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
+func (c *client) getRest(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
 	header := http.Header{}
 	if have > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", have))

@@ -25,13 +25,13 @@ func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			model := interpret(a, w)
 			model.adapt(t, a.AdapterLayout(), rand.New(rand.NewPCG(7, 8)))
 			model.merge(t, merged, adapter)
-			want := merged.forward(t, sequences, 1)
+			want := merged.forward(t, sequences, oneBlock)
 			what := fmt.Sprintf("%v, adapter of rank %d beside the merged one: state ", a.Geometry().Compute, adapter.Rank)
-			near(t, what, model.forward(t, sequences, 1).Data, want.Data, 1e-9)
+			near(t, what, model.forward(t, sequences, oneBlock).Data, want.Data, 1e-9)
 			model.checkDecoding(t, fmt.Sprintf("adapter of rank %d, ", adapter.Rank), sequences)
 			model.checkTaught(t)
 			if i == 0 || i == 2 && n == 0 { // computing differences takes time
-				model.checkLayer(t, len(model.Kinds)-1, []int{5, 4, 7}, 3, 1)
+				model.checkLayer(t, len(model.Kinds)-1, []int{5, 4, 7}, 3, oneBlock)
 			}
 		}
 	}

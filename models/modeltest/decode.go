@@ -41,7 +41,7 @@ func checkDecode(t testing.TB, _ string, m models.Model, w *models.Weights) {
 // the other tokens one by one, and compares the newest state of each row. name is for messages.
 func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int) {
 	t.Helper()
-	want := m.forward(t, sequences, 1)
+	want := m.forward(t, sequences, oneBlock)
 	check := func(what string, hidden graphtest.Tensor, d *decoding) {
 		t.Helper()
 		start, cached := 0, d.cached // start: where want has the first token of the sequence

@@ -96,7 +96,7 @@ func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *
 	a := must(m.Architecture(models.Compute{}))(t)
 	model := interpret(a, w)
 	forward, _, _ := must3(a.Head(models.HeadForm{Full: true}))(t)
-	n := model.forward(t, sequences, 1)
+	n := model.forward(t, sequences, oneBlock)
 	all := model.run(t, forward, "", tensors{ports.Normed: n, ports.HeadSlice: model.weights[model.Geometry.Head],
 		ports.InverseTemperature: graphtest.Floats([]float64{1}),
 		ports.LogSumExp:          graphtest.Zeros(n.Dims[0], 1), ports.MeanLogit: graphtest.Zeros(n.Dims[0], 1)})[ports.Logits]

@@ -11,6 +11,9 @@ import (
 	"onering/models/ports"
 )
 
+// oneBlock is the number of query blocks of attention where it does not matter.
+const oneBlock = 1
+
 // tensors holds values by the names of ports.
 type tensors = map[string]graphtest.Tensor
 
@@ -168,7 +171,7 @@ func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 		}
 		collect(norm, "")
 		for i := range g.Layers {
-			_, layer := must2(a.Layer(g.Kind(i), false, 1))(t)
+			_, layer := must2(a.Layer(g.Kind(i), false, oneBlock))(t)
 			collect(layer, a.LayerPrefix(i))
 			all = append(all, layer)
 		}
