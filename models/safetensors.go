@@ -30,7 +30,7 @@ const (
 	chunkBytes = 256 << 10
 )
 
-// A source is a set of named tensors that can be read: a File, or all shards of a Folder.
+// A tensorSource is a set of named tensors that can be read: a File, or all shards of a Folder.
 // Several goroutines may read it at once.
 type tensorSource interface {
 	// Path says where the tensors come from, for error messages.

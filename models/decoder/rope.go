@@ -273,7 +273,7 @@ func (s rope) table(headDim int) (frequencies []float32, scale float32) {
 	return frequencies, scale
 }
 
-// Names that layer_types has for layers with attention, and the list of them.
+// fullAttention and slidingAttention are the names that layer_types has for layers with attention.
 const fullAttention, slidingAttention = "full_attention", "sliding_attention"
 
 var layerTypes = []string{fullAttention, slidingAttention}

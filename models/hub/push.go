@@ -282,8 +282,8 @@ type remoteFile struct {
 	OID    string `json:"oid"` // checksum of the file on the branch
 }
 
-// decide reads a file and decides from the hub's answer about it whether and how to send it. To
-// regular it adds the bytes of a file that goes into the commit itself.
+// decide reads a file and decides from the hub's answer about it whether and how to send it. regularBytes grows by
+// the bytes of a file that goes into the commit itself.
 func (p *push) decide(f *outgoing, r remoteFile, regularBytes *int64) error {
 	if r.Mode != "lfs" && r.Mode != "regular" {
 		return p.wrongAnswer("wants %s sent in a way that onering does not know: %.40q", f.Name, r.Mode)
@@ -383,7 +383,7 @@ func (p *push) commitLines() (text []byte, changed bool, err error) {
 			add("deletedFile", map[string]string{"path": name})
 		}
 	}
-	if changed {
+	if changed { // else an earlier attempt, whose answer was lost, has removed some and set Removed
 		p.outcome.Removed = stale
 	}
 	return b.Bytes(), changed, err

@@ -98,7 +98,7 @@ func (m interpreted) packed(lengths []int, shared, T, blocks, kind int) tensors 
 		}
 		ownFrom += length - shared
 	}
-	if shared == 0 { // the inputs cannot be empty: the first token is its only copy
+	if shared == 0 { // these inputs cannot be empty: the first token counts as shared, with one copy
 		copies[0], copied.Data[0] = tokens[0], 1
 	}
 	in := tensors{

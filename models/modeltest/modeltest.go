@@ -177,8 +177,8 @@ func meaning(t testing.TB, m models.Model) (all []string) {
 	return append(all, fmt.Sprint(g.Kinds, g.KindOf))
 }
 
-// checkConfig compares the two spellings of rope_theta, and says which edits of refused change neither the model nor are
-// errors with the name of the key.
+// checkConfig compares the two spellings of rope_theta, and requires that each edit of refused changes what the model
+// computes or is an error that names the key.
 func checkConfig(t testing.TB, config string, _ models.Model, _ *models.Weights) {
 	text := edit{}.apply(t, config) // written as edited ones are
 	geometry := func(e edit) models.Geometry {
