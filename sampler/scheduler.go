@@ -180,7 +180,7 @@ func (s *Scheduler) startSamples() {
 			continue
 		}
 		if next < len(s.queue) && s.queue[next].started == s.queue[next].Samples {
-			next++
+			next++ // this call has all its slots
 		}
 		if next == len(s.queue) || !s.queue[next].computed {
 			break
@@ -260,7 +260,7 @@ func (s *Scheduler) giveTokens() {
 		}
 		switch {
 		case finish == "" || q.call != c: // it continues, or Token cancelled the call
-		case c.Turn != nil && (finish == Stop || !q.full()):
+		case c.Turn != nil && (finish == Stop || !q.full()): // only the turn has ended
 			s.awaitObservation(row.Slot, finish, stop)
 		default:
 			s.end(row.Slot, q.response(finish, stop))
@@ -296,7 +296,7 @@ func (s *Scheduler) recompute(slot int) {
 	defer s.d.Drop(handles[0])
 	s.stats.Prefills++
 	s.stats.PrefillTokens += len(tokens)
-	q.unfed = q.unfed[len(q.unfed)-1:] // at most one, as where giveTokens uses the sampled token
+	q.unfed = q.unfed[len(q.unfed)-1:] // leaves one, so that giveTokens uses the token that Begin samples
 	s.d.Free(slot)
 	s.rows = append(s.rows[:0], q.row(slot, handles[0], u))
 	if s.beginRows("after observations") {
