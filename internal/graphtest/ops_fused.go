@@ -102,7 +102,7 @@ func groupQueryAttention(c *call) []Tensor {
 	}
 	qkv, pastK, pastV, seqlens, total := in[0].Clone(), in[3], in[4], *in[5], *in[6]
 	heads, groups, rotary := c.int("num_heads", 0), c.int("kv_num_heads", 0), c.flag("do_rotary")
-	if len(qkv.Dims) != 3 || heads%groups != 0 || rotary != (in[7] != nil) || rotary != (in[8] != nil) {
+	if len(qkv.Dims) != 3 || heads%groups != 0 || rotary != (in[7] != nil) || rotary != (in[8] != nil) { // cosines, sines
 		fail("%d heads, %d key heads, rotary %v", heads, groups, rotary)
 	}
 	B, T, all := qkv.Dims[0], qkv.Dims[1], heads+2*groups
@@ -142,7 +142,7 @@ func groupQueryAttention(c *call) []Tensor {
 			q.values = func(g, at int) []float64 { return values.Data[((b*groups+g)*S+at)*K:][:K] }
 			out := out.Row(b)[t*heads*K : (t+1)*heads*K]
 			if t >= tokens {
-				q.pad(out, start+t < S)
+				q.pad(out, start+t < S) // where the cache ends there is no place for it
 				continue
 			}
 			if rotary {
@@ -232,7 +232,7 @@ func (q queryGroup) attend(out []float64) {
 				scores.Data[s] = math.Inf(-1)
 			}
 		}
-		p := softmax(&call{in: []*Tensor{&scores}, known: map[string]bool{}})[0]
+		p := softmax(&call{in: []*Tensor{&scores}, asked: map[string]bool{}})[0]
 		for s, w := range p.Data {
 			for i, v := range q.values(g, s) {
 				out[h*q.width+i] += w * v

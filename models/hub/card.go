@@ -83,7 +83,7 @@ func (k *Card) nameBase(folder string, sources []Source) error {
 	case here == nil || filepath.IsAbs(name) || strings.HasPrefix(name, "."):
 		slog.Warn("the adapter's model is a folder of this machine: say in its repository which model it goes with", "model", name)
 		name = filepath.Base(name)
-	}
+	} // else it is a name of a hub already, as PEFT writes it
 	if onHub(k.Base) == "" && strings.Count(name, "/") == 1 { // ORG/NAME
 		k.Base = "hf:" + name
 	}

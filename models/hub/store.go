@@ -108,7 +108,8 @@ func (s *store) writeListing(in info) error {
 	return writeFile(path, string(text))
 }
 
-// fillSnapshot downloads the files that the snapshot lacks, and then writes its ref.
+// fillSnapshot downloads the needed files that the snapshot of a commit lacks, writes the list of all its files and,
+// where the revision is a branch or a tag, the ref. It returns the snapshot's folder.
 func (s *store) fillSnapshot(ctx context.Context, c *client, in info, o Options) (string, error) {
 	dir := s.dir("snapshots", in.commit)
 	get := func(name string) error {
@@ -138,7 +139,7 @@ func (s *store) fillSnapshot(ctx context.Context, c *client, in info, o Options)
 	if err := s.writeListing(in); err != nil {
 		return "", fmt.Errorf("hub: %w", err)
 	}
-	if s.revision != in.commit {
+	if s.revision != in.commit { // a branch or a tag
 		ref := s.dir("refs", filepath.FromSlash(s.revision))
 		if old, err := files.Read(ref, maxRef); err != nil || string(old) != in.commit {
 			if err := writeFile(ref, in.commit); err != nil {
