@@ -119,8 +119,8 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 // Geometry returns the sizes, kinds of layers, cache states and names that a runtime needs to run the model.
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
-		Sizes: a.Sizes, Spare: a.compute() != models.F32 && (a.Provider != models.CPU || a.Compute.Narrow()),
-		RopeTheta: a.RopeTheta, Kinds: a.kinds(), KindOf: a.KindOf, ZeroNorms: a.Block.PlusOne,
+		Spare: a.compute() != models.F32 && (a.Provider != models.CPU || a.Compute.Narrow()), // slots of the sampler or the base use the memory better
+		Sizes: a.Sizes, RopeTheta: a.RopeTheta, Kinds: a.kinds(), KindOf: a.KindOf, ZeroNorms: a.Block.PlusOne,
 		CacheWidth: a.cacheWidth(), States: a.states(), Compute: a.compute(),
 		Embedding: a.Names.Embedding, Head: a.Names.Head, Norm: a.Names.Norm, Beside: a.Names.beside, Modules: a.Names.modules,
 	}

@@ -183,7 +183,7 @@ func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 	logits, slope := a.capped(a.logits(models.Direct, h, e), a.temperature(g))
 	if form.Full {
 		g.Use(ports.Logits, models.Use{Role: models.Kept})
-		logits.Stash(g.Float(ports.Logits, "R", "v"))
+		logits.Stash(g.Float(ports.Logits, "R", "v")) // those of forward take their place
 	} else if form.Kept {
 		logits = keptLogits(g, logits)
 	}

@@ -31,7 +31,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		} else {
 			logits = a.logits(form, hidden, head)
 			if c := a.Block.LogitCap; c != 0 {
-				logits = graph.Mul(graph.Tanh(logits), g.Scalar(c))
+				logits = graph.Mul(graph.Tanh(logits), g.Scalar(c)) // hidden has the factor 1/c; see finalNorm
 			}
 			scaled = graph.Mul(logits, g.Float(ports.InverseTemperature))
 		}
