@@ -16,10 +16,11 @@ type Writing struct {
 	Raw     bool   // texts stand as they are, up to Behind; other values are JSON
 }
 
-// Arguments is the form of arguments that a schema describes; see Schema.
+// Arguments is the form of a function's arguments that a schema of an object describes, as w writes them; exact and
+// left are those of Schema.
 func Arguments(text []byte, exact bool, w Writing) (f Form, left []string, err error) {
 	r := newReader(text, exact)
-	s, err := r.merged(text, "#")
+	s, err := r.mergedKeywords(text, "#")
 	var properties []property
 	if err == nil {
 		properties, err = r.properties(s, "#", func(name string, text []byte, at string) (Form, error) {
@@ -28,16 +29,17 @@ func Arguments(text []byte, exact bool, w Writing) (f Form, left []string, err e
 		})
 	}
 	between := Text(w.Between)
-	return punctuation{empty, between, empty, empty}.members(properties), slices.Sorted(maps.Keys(r.left)), err
+	return punctuation{empty, between, empty, empty}.members(properties), slices.Sorted(maps.Keys(r.unheld)), err
 }
 
-// argument is the form of a value and what stands behind it.
+// argument is the form of a value by its schema, and what stands behind it. In a Raw writing a value that may be a text
+// is any text up to Behind, unless the schema lists its texts: other keywords about it are left to the model.
 func (r *reader) argument(text []byte, at string, w Writing) (Form, error) {
 	behind := Text(w.Behind)
 	f, err := r.form(text, at)
 	var s schema
 	if err == nil && w.Raw {
-		s, err = r.merged(text, at)
+		s, err = r.mergedKeywords(text, at)
 	}
 	var words []string
 	var kind string
@@ -50,7 +52,7 @@ func (r *reader) argument(text []byte, at string, w Writing) (Form, error) {
 	}
 	for _, name := range strings.Fields("pattern format minLength maxLength") {
 		if s[name] != nil {
-			err = errors.Join(err, r.leave(name, at))
+			err = errors.Join(err, r.leaveToModel(name, at))
 		}
 	}
 	return Until(w.Behind), err

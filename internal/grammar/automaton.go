@@ -16,16 +16,16 @@ type Grammar struct {
 	class      [256]uint8 // bytes of one class are read by the same nodes
 	classes    int
 
-	mu     sync.Mutex
-	states map[string]*state
-	frames map[frame]*frame
-	number int // of the newest frame
-	failed error
-	sets   int // bytes of sets
-	start  *state
+	mu       sync.Mutex
+	states   map[string]*state
+	frames   map[frame]*frame
+	number   int // of the newest frame
+	failed   error
+	setBytes int // bytes of sets
+	start    *state
 }
 
-// A frame is a rule that is being read: what follows it, and the rule around.
+// A frame is a rule that is being read: the node that follows it, and the rule around. nil is the text itself.
 type frame struct {
 	around *frame
 	node   int
@@ -59,7 +59,7 @@ const (
 // Grammar makes the Grammar of a form. A form of which the vocabulary can write no text is refused.
 func (v *Vocabulary) Grammar(f Form) (*Grammar, error) {
 	b := &builder{vocabulary: v, rules: map[any]int{}}
-	first := f(b, b.add(node{kind: end}))
+	first := f(b, b.add(node{kind: end})) // f adds the nodes that read it, before this end of the text
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -68,13 +68,14 @@ func (v *Vocabulary) Grammar(f Form) (*Grammar, error) {
 	}
 	g := &Grammar{vocabulary: v, nodes: b.nodes}
 	g.classify()
-	g.forget()
-	g.start = g.close([]item{{first, nil}})
-	_, _, err := g.Begin().Next()
+	g.forgetStates() // makes the empty tables, too
+	g.start = g.closure([]item{{first, nil}})
+	_, _, err := g.Begin().Next() // fails if no token begins a text
 	return g, err
 }
 
-// prune takes from forks the ways from which no text ends, and reports from which nodes one does.
+// prune takes from forks the ways on which no text comes to an end, and reports from which nodes one does: from an end,
+// from a fork with such a way, and from another node before one of these, if the rule that it calls has an end, too.
 func prune(nodes []node) []bool {
 	ends := make([]bool, len(nodes))
 	for more := true; more; {
@@ -109,24 +110,25 @@ func (g *Grammar) classify() {
 	g.classes++
 }
 
-// forget drops all states but those that matchers hold.
-func (g *Grammar) forget() {
+// forgetStates drops all states but those that matchers hold.
+func (g *Grammar) forgetStates() {
 	for _, s := range g.states {
 		s.next, s.allowed = nil, nil
 	}
-	g.states, g.frames, g.sets = map[string]*state{}, map[frame]*frame{}, 0
+	g.states, g.frames, g.setBytes = map[string]*state{}, map[frame]*frame{}, 0
 }
 
-// close returns the state of items and all that follows from them without reading.
-func (g *Grammar) close(from []item) *state {
+// closure returns the state of items and of all that follows from them without reading: the ways of forks, the rules that
+// are called and what stands behind rules that end. Equal states are one. It sets g.failed if the state is too large.
+func (g *Grammar) closure(pending []item) *state {
 	s, seen := &state{}, map[item]bool{}
-	for len(from) > 0 {
+	for len(pending) > 0 {
 		if len(seen) > maxItems {
 			g.failed = errLarge
 			break
 		}
-		x := from[len(from)-1]
-		from = from[:len(from)-1]
+		x := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
 		if seen[x] {
 			continue
 		}
@@ -134,22 +136,23 @@ func (g *Grammar) close(from []item) *state {
 		switch n := &g.nodes[x.node]; n.kind {
 		case fork:
 			for _, to := range n.forks {
-				from = append(from, item{to, x.in})
+				pending = append(pending, item{to, x.in})
 			}
 		case call:
 			if in, ok := g.enter(x.in, n.next); ok {
-				from = append(from, item{n.first, in})
+				pending = append(pending, item{n.first, in})
 			}
 		case end:
 			if x.in == nil {
 				s.ends = true
 			} else {
-				from = append(from, item{x.in.node, x.in.around})
+				pending = append(pending, item{x.in.node, x.in.around})
 			}
 		default:
 			s.items = append(s.items, x)
 		}
 	}
+	// The key: whether the text may end, and the sorted items.
 	slices.SortFunc(s.items, func(a, b item) int { return cmp.Or(a.node-b.node, a.in.id()-b.in.id()) })
 	key := []byte{0}
 	if s.ends {
@@ -172,13 +175,13 @@ func (f *frame) id() int {
 	return f.number
 }
 
-// enter returns the frame of a rule behind which a node follows. A rule at the end of another
-// has that one's. There is none beyond maxDepth.
+// enter returns the frame of a rule that is called in another frame and behind which the node next follows; equal
+// frames are one. A rule at the end of another needs none of its own. There is none beyond maxDepth.
 func (g *Grammar) enter(in *frame, next int) (*frame, bool) {
 	if g.nodes[next].kind == end {
 		return in, true
 	}
-	f := frame{around: in, node: next, depth: 1}
+	f := frame{around: in, node: next, depth: 1} // without a number: the key
 	if in != nil {
 		f.depth += in.depth
 	}
@@ -194,7 +197,7 @@ func (g *Grammar) enter(in *frame, next int) (*frame, bool) {
 	return g.frames[f], true
 }
 
-// step returns the state behind a byte.
+// step returns the state behind a byte, which s keeps for all bytes of its class.
 func (g *Grammar) step(s *state, c byte) *state {
 	if s.next == nil {
 		s.next = make([]*state, g.classes)
@@ -207,7 +210,7 @@ func (g *Grammar) step(s *state, c byte) *state {
 				to = append(to, item{n.next, x.in})
 			}
 		}
-		s.next[k] = g.close(to)
+		s.next[k] = g.closure(to)
 	}
 	return s.next[k]
 }
@@ -215,11 +218,12 @@ func (g *Grammar) step(s *state, c byte) *state {
 // isDead reports whether nothing leads to the state.
 func (s *state) isDead() bool { return len(s.items) == 0 && !s.ends }
 
-// follow sets the ids that may follow.
-func (g *Grammar) follow(s *state) {
+// findAllowed sets the ids that may follow a state: ordinary tokens whose bytes it reads, and added tokens (marks),
+// which are read whole.
+func (g *Grammar) findAllowed(s *state) {
 	v := g.vocabulary
 	s.allowed = newSet(len(v.texts))
-	g.sets += 8 * len(s.allowed)
+	g.setBytes += 8 * len(s.allowed)
 	reads := false
 	for _, x := range s.items {
 		switch n := &g.nodes[x.node]; n.kind {
@@ -234,29 +238,29 @@ func (g *Grammar) follow(s *state) {
 			}
 		}
 	}
-	for _, x := range s.items { // behind those that leave it out
+	for _, x := range s.items { // in a second pass, since another item may have left the mark out
 		if n := &g.nodes[x.node]; n.kind == aMark {
 			put(s.allowed, n.token)
 		}
 	}
 	if reads {
-		g.walk(s)
+		g.addOrdinary(s)
 	}
-	s.all = slices.Equal(s.allowed, v.known)
+	s.all = slices.Equal(s.allowed, v.withText) // any token but those that end a text
 }
 
-// walk adds the tokens whose bytes the state reads. Tokens that begin alike are read once as
-// far as they are alike.
-func (g *Grammar) walk(s *state) {
+// addOrdinary adds to s.allowed the ordinary tokens whose bytes the state reads. It reads them in the order of their bytes, so
+// the states along what a token shares with the one before (v.sharedBytes) are known, and if one is dead, so is the token.
+func (g *Grammar) addOrdinary(s *state) {
 	v := g.vocabulary
 	path := []*state{s} // the states along the token, as far as it is read
 	dead := 0           // how many bytes of the newest token lead nowhere, 0 for none
 	for i, id := range v.sorted {
-		if dead > 0 && v.common[i] >= dead {
+		if dead > 0 && v.sharedBytes[i] >= dead {
 			continue
 		}
-		path, dead = path[:v.common[i]+1], 0
-		for _, c := range v.texts[id][v.common[i]:] {
+		path, dead = path[:v.sharedBytes[i]+1], 0
+		for _, c := range v.texts[id][v.sharedBytes[i]:] {
 			to := g.step(path[len(path)-1], c)
 			if to.isDead() {
 				dead = len(path)
@@ -289,7 +293,7 @@ func (m *Matcher) Next() (allowed []uint64, ends bool, err error) {
 		return nil, false, errors.New("grammar: a token was drawn that the form of the answer does not allow")
 	}
 	if m.at.allowed == nil {
-		g.follow(m.at)
+		g.findAllowed(m.at)
 	}
 	switch {
 	case g.failed != nil:
@@ -302,16 +306,16 @@ func (m *Matcher) Next() (allowed []uint64, ends bool, err error) {
 	return m.at.allowed, m.at.ends, nil
 }
 
-// Add adds a token to the text.
+// Add adds a token to the text: an ordinary one by its bytes, an added one (a mark) whole.
 func (m *Matcher) Add(id int32) {
 	g, v := m.g, m.g.vocabulary
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if int(id) >= len(v.texts) || !has(v.known, id) {
+	if int(id) >= len(v.texts) || !has(v.withText, id) {
 		return // it has no text
 	}
-	if len(g.states) > maxStates || g.sets > maxSets {
-		g.forget()
+	if len(g.states) > maxStates || g.setBytes > maxSets { // they are made again as they are needed
+		g.forgetStates()
 	}
 	if !has(v.isMark, id) {
 		m.at = m.read(v.texts[id])
@@ -323,7 +327,7 @@ func (m *Matcher) Add(id int32) {
 			to = append(to, item{n.next, x.in})
 		}
 	}
-	m.at = g.close(to)
+	m.at = g.closure(to)
 }
 
 // read returns the state behind a text.

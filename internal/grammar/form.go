@@ -117,10 +117,11 @@ func Join(list ...Form) Form {
 	}
 }
 
-// Repeat reads from least to most texts of a form, without a bound if most is negative, with
-// others between them.
+// Repeat reads from least to most texts of a form, without a bound if most is negative, with others between them.
 func (f Form) Repeat(least, most int, between Form) Form { return repeat(f, least, most, between) }
 
+// repeat is Repeat. It builds from the end: most texts, and before each beyond least the repetition may end; or, if
+// there is no bound, a loop behind least texts.
 func repeat(of Form, least, most int, between Form) Form {
 	return func(b *builder, next int) int {
 		at, n := next, most
@@ -143,8 +144,7 @@ func repeat(of Form, least, most int, between Form) Form {
 	}
 }
 
-// rule reads a form whose nodes the whole automaton has once, under a name. It may be a part
-// of itself.
+// rule reads a form whose nodes the whole automaton has once, under a name. It may be a part of itself.
 func rule(name any, of Form) Form {
 	return func(b *builder, next int) int {
 		first, known := b.rules[name]
@@ -185,8 +185,9 @@ func (b *builder) others(bytes string, next int) (first []int) {
 	return first
 }
 
-// scan adds nodes that read any text up to a mark, and returns the first. follows gets it and
-// returns the node behind the mark; the text may also end at each of ends.
+// scan adds nodes that read any text up to a mark, and returns the first. follows gets it and returns the node behind
+// the mark; before a mark the text may also go on at each of ends. A mark that is not an added token is found as by
+// Knuth, Morris and Pratt: there is a node for each number of its bytes that were read.
 func (b *builder) scan(mark string, follows func(first int) int, ends ...int) int {
 	first := b.add(node{kind: fork})
 	behind := follows(first)
@@ -195,7 +196,7 @@ func (b *builder) scan(mark string, follows func(first int) int, ends ...int) in
 			b.add(node{kind: aMark, token: id, next: behind}), b.add(node{hi: 255, next: first}))
 		return first
 	}
-	places := []int{first}
+	places := []int{first} // by the number of bytes of the mark that stand before
 	for range mark[1:] {
 		places = append(places, b.add(node{kind: fork}))
 	}

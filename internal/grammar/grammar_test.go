@@ -54,7 +54,7 @@ func write(t testing.TB, g *Grammar, r *rand.Rand) string {
 			t.Fatalf("behind %q: %v", text, err)
 		}
 		if allowed == nil {
-			allowed = g.vocabulary.known
+			allowed = g.vocabulary.withText
 		}
 		var ids []int32
 		for id := range int32(len(g.vocabulary.texts)) {
@@ -238,18 +238,18 @@ func TestBounds(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	some := func() float64 { return float64(r.IntN(4001)-2000) / []float64{1, 10, 100}[r.IntN(3)] }
 	for range 60 {
-		x := bounds{least: some(), most: some(), overLeast: r.IntN(2) == 0, belowMost: r.IntN(2) == 0, whole: r.IntN(2) == 0}
+		x := bounds{least: some(), most: some(), leastExcluded: r.IntN(2) == 0, mostExcluded: r.IntN(2) == 0, integer: r.IntN(2) == 0}
 		x.least, x.most = min(x.least, x.most), max(x.least, x.most)
 		g, err := vocabulary(t).Grammar(x.form())
 		for range 60 {
 			y := some()
-			if x.whole {
+			if x.integer {
 				y = float64(int(y))
 			}
 			if r.IntN(3) == 0 {
 				y = []float64{x.least, x.most}[r.IntN(2)]
 			}
-			in := (y > x.least || y == x.least && !x.overLeast) && (y < x.most || y == x.most && !x.belowMost) && (!x.whole || y == float64(int(y)))
+			in := (y > x.least || y == x.least && !x.leastExcluded) && (y < x.most || y == x.most && !x.mostExcluded) && (!x.integer || y == float64(int(y)))
 			if text := fmt.Sprint(y); err == nil && reads(t, g, text) != in || err != nil && in {
 				t.Errorf("%+v reads %s: %v, %v", x, text, !in, err)
 			}

@@ -8,24 +8,25 @@ import (
 
 // bounds are those of a number.
 type bounds struct {
-	least, most          float64
-	overLeast, belowMost bool // the bound itself is not in
-	whole                bool // integers
+	least, most                 float64
+	leastExcluded, mostExcluded bool // the bound itself is not in
+	integer                     bool // integers
 }
 
-// A number has up to digits digits before the point, which every reader takes exactly, and as
-// many behind it.
+// A number has up to digits digits before the point, which every reader takes exactly, and as many behind it.
 const digits = 15
 
-// form is the form of the numbers within bounds, without an exponent if there is a bound.
+// form is the form of the numbers within bounds, without an exponent if there is a bound. A number below 0 is a minus
+// sign and a magnitude, whose bounds are those of x mirrored at 0.
 func (x bounds) form() Form {
-	if math.IsInf(x.least, 0) && math.IsInf(x.most, 0) && !x.whole {
+	if math.IsInf(x.least, 0) && math.IsInf(x.most, 0) && !x.integer {
 		return number
 	}
 	const limit = 1e15 - 1
-	below := bounds{max(-x.most, 0), min(-x.least, limit), x.belowMost || x.most >= 0, x.overLeast && x.least > -limit, x.whole} // there is no -0
-	x.belowMost, x.most = x.belowMost && x.most <= limit, min(x.most, limit)
-	x.overLeast, x.least = x.overLeast && x.least >= 0, max(x.least, 0)
+	below := bounds{least: max(-x.most, 0), most: min(-x.least, limit), integer: x.integer}
+	below.leastExcluded, below.mostExcluded = x.mostExcluded || x.most >= 0, x.leastExcluded && x.least > -limit // there is no -0
+	x.mostExcluded, x.most = x.mostExcluded && x.most <= limit, min(x.most, limit)
+	x.leastExcluded, x.least = x.leastExcluded && x.least >= 0, max(x.least, 0)
 	var signs []Form
 	if x.least <= x.most {
 		signs = append(signs, x.magnitude)
@@ -36,55 +37,59 @@ func (x bounds) form() Form {
 	return OneOf(signs...)
 }
 
-// fixed writes a number with all digits that numbers may have.
+// fixed writes a number with all digits that numbers may have: digits of them, a point and again digits.
 func fixed(x float64) string {
 	whole, fraction, _ := strings.Cut(strconv.FormatFloat(x, 'f', -1, 64), ".")
 	zeros := strings.Repeat("0", digits)
 	return (zeros + whole)[len(whole):] + "." + (fraction + zeros)[:digits]
 }
 
-// A place is how many digits stand before it, whether they are those of the bounds so far, and
-// whether one of them is written: zeros at the beginning are not.
-type place struct {
-	at                 int
-	least, most, begun bool
+// A digitPlace is an index in a number as fixed writes it, whether what stands before it is the same as in the bounds,
+// and whether a digit is written before it: zeros at the beginning are not.
+type digitPlace struct {
+	at                       int
+	asLeast, asMost, written bool
 }
 
-// magnitude reads the numbers within bounds that are not negative.
+// magnitude reads the numbers within bounds that are not negative, goes on at next and returns the first node. It
+// compares the number, digit by digit, with both bounds as fixed writes them: digits of them, a point, and again
+// digits. As long as the number is the same as a bound, that bound limits its next digit.
 func (x bounds) magnitude(b *builder, next int) int {
 	least, most := fixed(x.least), fixed(x.most)
 	zeros := func(text string) bool { return strings.Trim(text, "0.") == "" }
-	known := map[place]int{}
-	var behind func(p place) int // the node behind a place, -1 if no number leads on from it
-	behind = func(p place) int {
+	known := map[digitPlace]int{}
+	var nodeAt func(p digitPlace) int // the node behind a place, -1 if no number leads on from it
+	nodeAt = func(p digitPlace) int {
 		if node, is := known[p]; is {
 			return node
 		}
 		var to []int
-		above, below := !p.least || zeros(least[p.at:]) && !x.overLeast, !p.most || !x.belowMost || !zeros(most[p.at:])
-		if above && below && (p.at == digits || p.at > digits+1) {
+		// A number that ends here has zeros in place of the digits that follow.
+		above, below := !p.asLeast || zeros(least[p.at:]) && !x.leastExcluded, !p.asMost || !x.mostExcluded || !zeros(most[p.at:])
+		if above && below && (p.at == digits || p.at > digits+1) { // before the point, or behind a decimal
 			to = append(to, next)
 		}
 		lo, hi := byte('0'), byte('9')
 		switch {
-		case p.at == len(least) || p.at >= digits && x.whole:
-			lo = '9' + 1
+		case p.at == len(least) || p.at >= digits && x.integer:
+			lo = '9' + 1 // nothing follows
 		case p.at == digits:
 			lo, hi = '.', '.'
 		default:
-			if p.least {
+			if p.asLeast {
 				lo = least[p.at]
 			}
-			if p.most {
+			if p.asMost {
 				hi = most[p.at]
 			}
 		}
 		for c := lo; c <= hi; c++ {
-			p := place{p.at + 1, p.least && c == least[p.at], p.most && c == most[p.at], p.begun || c != '0' || p.at == digits-1}
-			if further := behind(p); further >= 0 && p.begun {
-				to = append(to, b.add(node{lo: c, hi: c, next: further}))
-			} else if further >= 0 {
-				to = append(to, further)
+			written := p.written || c != '0' || p.at == digits-1 // the last digit before the point is written also if it is 0
+			p := digitPlace{p.at + 1, p.asLeast && c == least[p.at], p.asMost && c == most[p.at], written}
+			if following := nodeAt(p); following >= 0 && p.written {
+				to = append(to, b.add(node{lo: c, hi: c, next: following}))
+			} else if following >= 0 { // a zero at the beginning
+				to = append(to, following)
 			}
 		}
 		known[p] = -1
@@ -93,7 +98,7 @@ func (x bounds) magnitude(b *builder, next int) int {
 		}
 		return known[p]
 	}
-	if first := behind(place{0, true, true, false}); first >= 0 {
+	if first := nodeAt(digitPlace{0, true, true, false}); first >= 0 {
 		return first
 	}
 	return b.fork()

@@ -33,7 +33,8 @@ func writePlain(b *builder, lo, hi rune, next int) (first []int) {
 	return first
 }
 
-// encoded reads the ends of characters between those of two of the same length.
+// encoded adds nodes that read the UTF-8 of the characters from lo to hi, whose encodings have the same length, or what
+// is left of them behind equal first bytes. It returns the nodes that read the first bytes.
 func (b *builder) encoded(lo, hi []byte, next int) []int {
 	if len(lo) == 0 {
 		return []int{next}
@@ -45,7 +46,7 @@ func (b *builder) encoded(lo, hi []byte, next int) []int {
 		return []int{read(lo[0], lo[0], lo[1:], hi[1:])}
 	}
 	n := len(lo) - 1
-	least, most := bytes.Repeat([]byte{0x80}, n), bytes.Repeat([]byte{0xbf}, n)
+	least, most := bytes.Repeat([]byte{0x80}, n), bytes.Repeat([]byte{0xbf}, n) // any bytes that go on a character
 	first := []int{read(lo[0], lo[0], lo[1:], most), read(hi[0], hi[0], least, hi[1:])}
 	if lo[0]+1 < hi[0] {
 		first = append(first, read(lo[0]+1, hi[0]-1, least, most))
@@ -53,7 +54,8 @@ func (b *builder) encoded(lo, hi []byte, next int) []int {
 	return first
 }
 
-// characters reads one character of some ranges, pairs of the first and the last.
+// characters reads one character of some ranges, pairs of the first and the last. Many ranges become a rule, which the
+// automaton has once.
 func characters(ranges []rune, written alphabet) Form {
 	one := func(b *builder, next int) int {
 		var to []int
@@ -68,8 +70,8 @@ func characters(ranges []rune, written alphabet) Form {
 	return rule(fmt.Sprint(written.name, ranges), one)
 }
 
-// expressionForm is the form of what an expression matches: of whole texts, or of texts that
-// have a match, and then ^ and $ are where a text begins and ends.
+// expressionForm is the form of what an expression matches: of whole texts, or, if whole is false, of texts that
+// have a match in them, and then ^ and $ are where a text begins and ends.
 func expressionForm(expression string, whole bool, written alphabet) (Form, error) {
 	re, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
@@ -78,7 +80,8 @@ func expressionForm(expression string, whole bool, written alphabet) (Form, erro
 	return anchored(re, whole, written)
 }
 
-// anchored is the form of an expression with anchors at its ends.
+// anchored is the form of an expression with anchors at its ends. Where neither whole nor an anchor holds an end of the
+// text to the match, any text may stand beside it.
 func anchored(re *syntax.Regexp, whole bool, written alphabet) (Form, error) {
 	switch re.Op {
 	case syntax.OpCapture:
@@ -121,7 +124,7 @@ func forms[T any](parts []T, combine func(...Form) Form, of func(T) (Form, error
 	return combine(list...), nil
 }
 
-// matched is the form of a part of an expression.
+// matched is the form of a part of an expression, which has no anchors.
 func matched(re *syntax.Regexp, written alphabet) (Form, error) {
 	part := func(x *syntax.Regexp) (Form, error) { return matched(x, written) }
 	least, most := 0, -1
@@ -130,7 +133,7 @@ func matched(re *syntax.Regexp, written alphabet) (Form, error) {
 		return empty, nil
 	case syntax.OpLiteral:
 		return forms(re.Rune, Join, func(r rune) (Form, error) {
-			ranges := []rune{r, r}
+			ranges := []rune{r, r} // and the other cases of r, if the expression does not tell them apart
 			for other := unicode.SimpleFold(r); re.Flags&syntax.FoldCase != 0 && other != r; other = unicode.SimpleFold(other) {
 				ranges = append(ranges, other, other)
 			}
@@ -162,7 +165,7 @@ func matched(re *syntax.Regexp, written alphabet) (Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	return repeat(rule(re.Sub[0], f), least, most, empty), nil
+	return repeat(rule(re.Sub[0], f), least, most, empty), nil // a rule: what repeats is there once
 }
 
 // The characters that have a short form in JSON strings, and the letters of these forms.

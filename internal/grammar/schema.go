@@ -16,7 +16,7 @@ import (
 
 // Keywords of JSON Schema by what is done about them.
 var (
-	held = strings.Fields("type enum const anyOf oneOf allOf $ref nullable properties required additionalProperties items " +
+	heldKeywords = strings.Fields("type enum const anyOf oneOf allOf $ref nullable properties required additionalProperties items " +
 		"minItems maxItems pattern format minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum")
 	annotations = strings.Fields("$schema $id id $anchor $comment $defs definitions title description default examples example " +
 		"deprecated readOnly writeOnly discriminator xml externalDocs contentEncoding contentMediaType contentSchema")
@@ -28,25 +28,25 @@ var (
 func Schema(text []byte, exact bool) (f Form, left []string, err error) {
 	r := newReader(text, exact)
 	f, err = r.form(text, "#")
-	return f, slices.Sorted(maps.Keys(r.left)), err
+	return f, slices.Sorted(maps.Keys(r.unheld)), err
 }
 
-// A reader reads a schema.
+// A reader reads a schema. In its methods at is the place of a part of the schema, for errors.
 type reader struct {
-	root  []byte
-	exact bool
-	refs  map[string]Form // by pointer
-	left  map[string]bool // keywords that are left to the model
-	depth int             // of the schema that is read
+	root   []byte
+	exact  bool
+	refs   map[string]Form // by pointer; nil while the schema there is being read
+	unheld map[string]bool // keywords that are left to the model
+	depth  int             // of the schema that is read
 }
 
 func newReader(text []byte, exact bool) *reader {
-	return &reader{root: text, exact: exact, refs: map[string]Form{}, left: map[string]bool{}}
+	return &reader{root: text, exact: exact, refs: map[string]Form{}, unheld: map[string]bool{}}
 }
 
-// leave leaves a keyword to the model, if that may be.
-func (r *reader) leave(name, at string) error {
-	r.left[name] = true
+// leaveToModel leaves a keyword to the model, if that may be.
+func (r *reader) leaveToModel(name, at string) error {
+	r.unheld[name] = true
 	if r.exact {
 		return fmt.Errorf(`%s: %s cannot be held here: leave it out, or ask without "strict": true, and it is left to the model`, at, name)
 	}
@@ -67,7 +67,8 @@ func (s schema) get(name, at string, into any) error {
 	return nil
 }
 
-// form is the form of a schema at a place of the text.
+// form is the form of a schema whose text stands at a place. One that only refers to another may be a part of itself,
+// so it becomes a rule; all others are read with what they refer to put in its place.
 func (r *reader) form(text []byte, at string) (Form, error) {
 	switch string(bytes.TrimSpace(text)) {
 	case "true", "{}":
@@ -79,32 +80,32 @@ func (r *reader) form(text []byte, at string) (Form, error) {
 		return nil, fmt.Errorf("schemas nest deeper than %d", 4*maxDepth)
 	}
 	defer func() { r.depth-- }()
-	s, err := r.read(text, at)
+	s, err := r.ownKeywords(text, at)
 	if err != nil {
 		return nil, err
 	}
 	if pointer, only := s.reference(); only {
 		return r.refer(pointer, at)
 	}
-	if s, err = r.merged(text, at); err != nil {
+	if s, err = r.mergedKeywords(text, at); err != nil {
 		return nil, err
 	}
-	f, err := r.whole(s, at)
-	if string(s["nullable"]) == "true" {
+	f, err := r.ofKeywords(s, at)
+	if string(s["nullable"]) == "true" { // of OpenAPI
 		f = OneOf(f, null)
 	}
 	return f, err
 }
 
-// read reads a schema's keywords.
-func (r *reader) read(text []byte, at string) (s schema, err error) {
+// ownKeywords reads a schema's keywords, without those that it refers to.
+func (r *reader) ownKeywords(text []byte, at string) (s schema, err error) {
 	if err := strict.JSON(text, &s); err != nil || s == nil {
 		return nil, fmt.Errorf("%s: a schema must be an object of keywords, true or false", at)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s)) {
-		is := slices.Contains(held, name) || slices.Contains(annotations, name) || strings.HasPrefix(name, "x-") || string(s[name]) == "null"
+		is := slices.Contains(heldKeywords, name) || slices.Contains(annotations, name) || strings.HasPrefix(name, "x-") || string(s[name]) == "null"
 		if !is {
-			err = errors.Join(err, r.leave(name, at))
+			err = errors.Join(err, r.leaveToModel(name, at))
 		}
 	}
 	return s, err
@@ -121,22 +122,23 @@ func (s schema) reference() (pointer string, only bool) {
 	return pointer, len(s) == 1 && json.Unmarshal(s["$ref"], &pointer) == nil
 }
 
-// refer is the form of the schema at a pointer.
+// refer is the form of the schema at a pointer: a rule that the automaton has once, and that may be a part of itself.
 func (r *reader) refer(pointer, at string) (Form, error) {
 	if _, known := r.refs[pointer]; !known {
 		target, err := r.resolve(pointer, at)
 		if err != nil {
 			return nil, err
 		}
-		r.refs[pointer] = nil
+		r.refs[pointer] = nil // known from here on, so that reading a schema that refers to itself ends
 		if r.refs[pointer], err = r.form(target, pointer); err != nil {
 			return nil, err
 		}
 	}
-	type key struct {
+	type key struct { // names the rule
 		*reader
 		pointer string
 	}
+	// The form is looked up when the automaton is built, and by then it is there.
 	return rule(key{r, pointer}, func(b *builder, next int) int { return r.refs[pointer](b, next) }), nil
 }
 
@@ -156,9 +158,10 @@ func (r *reader) resolve(pointer, at string) (text json.RawMessage, err error) {
 	return text, nil
 }
 
-// merged reads a schema with what its references, and those in allOf, say.
-func (r *reader) merged(text []byte, at string) (schema, error) {
-	s, err := r.read(text, at)
+// mergedKeywords reads the keywords of a schema and adds those of the schemas that its $ref and allOf name, until neither is
+// left. Where two of them state one keyword differently, the first counts and the other is left to the model.
+func (r *reader) mergedKeywords(text []byte, at string) (schema, error) {
+	s, err := r.ownKeywords(text, at)
 	for depth := 0; err == nil && (s["$ref"] != nil || s["allOf"] != nil); depth++ {
 		var pointer string
 		var parts []json.RawMessage
@@ -173,14 +176,14 @@ func (r *reader) merged(text []byte, at string) (schema, error) {
 		for _, part := range parts {
 			var more schema
 			if err == nil {
-				more, err = r.read(part, at)
+				more, err = r.ownKeywords(part, at)
 			}
 			for _, name := range slices.Sorted(maps.Keys(more)) {
 				v := more[name]
 				if s[name] == nil {
 					s[name] = v
 				} else if !bytes.Equal(s[name], v) && !slices.Contains(annotations, name) {
-					err = errors.Join(err, r.leave(name+", which allOf or $ref states, too,", at))
+					err = errors.Join(err, r.leaveToModel(name+", which allOf or $ref states, too,", at))
 				}
 			}
 		}
@@ -191,14 +194,15 @@ func (r *reader) merged(text []byte, at string) (schema, error) {
 	return s, err
 }
 
-// whole is the form of a schema without references.
-func (r *reader) whole(s schema, at string) (Form, error) {
+// ofKeywords is the form of the keywords that mergedKeywords has read: of its values (const, enum), of its alternatives
+// (anyOf, oneOf) or of its types.
+func (r *reader) ofKeywords(s schema, at string) (Form, error) {
 	var ways, values []json.RawMessage
-	split := "anyOf"
+	keyword := "anyOf"
 	if s["oneOf"] != nil {
-		split = "oneOf" // each of its ways is held to an anyOf beside it
+		keyword = "oneOf" // an anyOf beside it holds for each of its ways
 	}
-	if err := errors.Join(s.get(split, at, &ways), s.get("enum", at, &values)); err != nil {
+	if err := errors.Join(s.get(keyword, at, &ways), s.get("enum", at, &values)); err != nil {
 		return nil, err
 	}
 	if s["const"] != nil {
@@ -211,19 +215,19 @@ func (r *reader) whole(s schema, at string) (Form, error) {
 		return r.typed(s, at)
 	}
 	return forms(ways, OneOf, func(way json.RawMessage) (Form, error) {
-		around := maps.Clone(s) // what stands beside the ways holds for each
-		maps.DeleteFunc(around, func(name string, _ json.RawMessage) bool {
-			return slices.Contains(annotations, name) || slices.Contains([]string{split, "nullable"}, name)
+		beside := maps.Clone(s) // what stands beside the ways holds for each
+		maps.DeleteFunc(beside, func(name string, _ json.RawMessage) bool {
+			return slices.Contains(annotations, name) || slices.Contains([]string{keyword, "nullable"}, name)
 		})
-		if len(around) == 0 {
-			return r.form(way, at+"/"+split)
+		if len(beside) == 0 {
+			return r.form(way, at+"/"+keyword)
 		}
-		around["allOf"] = slices.Concat([]byte("["), way, []byte("]"))
-		text, err := json.Marshal(around)
+		beside["allOf"] = slices.Concat([]byte("["), way, []byte("]")) // the way and what stands beside, to be merged
+		text, err := json.Marshal(beside)
 		if err != nil {
 			return nil, err
 		}
-		return r.form(text, at+"/"+split)
+		return r.form(text, at+"/"+keyword)
 	})
 }
 
@@ -244,7 +248,8 @@ var kindOf = []struct{ kind, names string }{
 	{"string", "pattern format minLength maxLength"}, {"number", "minimum maximum exclusiveMinimum exclusiveMaximum"},
 }
 
-// typed is the form of the types of a schema, which its other keywords say if type does not.
+// typed is the form of the types of a schema. If type is missing, the first other keyword that belongs to one type says
+// it; without any, a value is of any type.
 func (r *reader) typed(s schema, at string) (Form, error) {
 	var kinds []string
 	if json.Unmarshal(s["type"], &kinds) != nil || len(kinds) == 0 {
@@ -279,7 +284,8 @@ func (r *reader) typed(s schema, at string) (Form, error) {
 	})
 }
 
-// object is the form of objects.
+// object is the form of objects: with the properties that the schema describes, in its order; or, if it describes none,
+// with any names and values of additionalProperties.
 func (r *reader) object(s schema, at string) (Form, error) {
 	properties, err := r.properties(s, at, func(name string, text []byte, at string) (Form, error) {
 		v, err := r.form(text, at)
@@ -291,13 +297,13 @@ func (r *reader) object(s schema, at string) (Form, error) {
 		v, err = r.form(rest, at+"/additionalProperties")
 	}
 	if len(properties) == 0 && !none {
-		return list("{", "}", pair(text, rule(&v, v)), 0, -1), err
+		return list("{", "}", pair(text, rule(&v, v)), 0, -1), err // -1: any number; &v is a name that no other rule has
 	}
 	return braces.members(properties), err
 }
 
-// properties returns the properties of an object with the forms of their pairs. Those that are
-// required and not described stand behind the others.
+// properties returns the properties of an object; pair makes the form of one with its name. Those that are required and
+// not described, of any value, stand behind the others.
 func (r *reader) properties(s schema, at string, pair func(name string, text []byte, at string) (Form, error)) (all []property, err error) {
 	var required []string
 	err = s.get("required", at, &required)
@@ -336,10 +342,10 @@ func (r *reader) array(s schema, at string) (Form, error) {
 	if err == nil && s["items"] != nil {
 		item, err = r.form(s["items"], at+"/items")
 	}
-	return list("[", "]", rule(&item, item), least, most), err
+	return list("[", "]", rule(&item, item), least, most), err // &item is a name that no other rule has
 }
 
-// text is the form of strings.
+// text is the form of strings: of a pattern or, without one, a known format; else of a number of characters.
 func (r *reader) text(s schema, at string) (Form, error) {
 	least, most, err := s.counts("Length", at)
 	var pattern, format string
@@ -354,12 +360,12 @@ func (r *reader) text(s schema, at string) (Form, error) {
 	if !is {
 		return quotedForm(f), nil
 	}
-	special, err := expressionForm(known, s["pattern"] == nil, inString)
+	special, err := expressionForm(known, s["pattern"] == nil, inString) // a format is the whole text, a pattern may be a part
 	switch {
 	case err != nil:
-		return quotedForm(f), r.leave(fmt.Sprintf("the pattern %q (%v)", pattern, err), at)
+		return quotedForm(f), r.leaveToModel(fmt.Sprintf("the pattern %q (%v)", pattern, err), at)
 	case least > 0 || most >= 0:
-		err = r.leave("minLength or maxLength beside pattern or format", at)
+		err = r.leaveToModel("minLength or maxLength beside pattern or format", at)
 	}
 	return quotedForm(special), err
 }
@@ -386,14 +392,14 @@ var formats = func() map[string]string {
 
 // number is the form of numbers.
 func (r *reader) number(s schema, at string, whole bool) (Form, error) {
-	x := bounds{least: math.Inf(-1), most: math.Inf(1), whole: whole}
-	over, below := x.least, x.most
-	err := errors.Join(s.get("minimum", at, &x.least), s.get("maximum", at, &x.most), s.get("exclusiveMinimum", at, &over), s.get("exclusiveMaximum", at, &below))
-	if s["exclusiveMinimum"] != nil && over >= x.least {
-		x.least, x.overLeast = over, true
+	x := bounds{least: math.Inf(-1), most: math.Inf(1), integer: whole}
+	above, below := x.least, x.most
+	err := errors.Join(s.get("minimum", at, &x.least), s.get("maximum", at, &x.most), s.get("exclusiveMinimum", at, &above), s.get("exclusiveMaximum", at, &below))
+	if s["exclusiveMinimum"] != nil && above >= x.least {
+		x.least, x.leastExcluded = above, true
 	}
 	if s["exclusiveMaximum"] != nil && below <= x.most {
-		x.most, x.belowMost = below, true
+		x.most, x.mostExcluded = below, true
 	}
 	return x.form(), err
 }
