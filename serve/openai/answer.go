@@ -29,7 +29,7 @@ type job struct {
 	prompts       [][]int32 // of a chat there is one
 	options       sampler.Options
 	chat          bool
-	bare          bool // the answer has ids and no text
+	idsOnly       bool // the answer has ids and no text
 	logprobs      bool
 	top           int // how many likeliest tokens to report for each token
 
@@ -39,22 +39,23 @@ type job struct {
 	form    form      // of the answer
 }
 
-// A form is that of answers in one API: of whole ones, and of the events of streams.
+// A form is that of answers in one API: of whole ones, and of the events of streams. pieces adds an event to its
+// choice, and returns what is new.
 type form interface {
 	whole(j *job) any
-	opening(j *job) []sent
-	pieces(j *job, e event) []sent
-	closing(j *job) []sent
-	failed(f *failure) sent
+	opening(j *job) []streamEvent
+	pieces(j *job, e event) []streamEvent
+	closing(j *job) []streamEvent
+	failed(f *failure) streamEvent
 }
 
-// A sent is an event of a stream.
-type sent struct {
+// A streamEvent is an event that a stream sends.
+type streamEvent struct {
 	name string // "" for none
 	body any    // a text goes as it is, all else as JSON
 }
 
-// complete answers POST /v1/completions: prompts that are texts or ids, without a template.
+// complete answers POST /v1/completions: prompts that are texts or ids, without a template, its stop texts and tools.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var c completion
 	j, err := s.job(r, body, &c, "cmpl")
@@ -75,10 +76,10 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err := j.setSampling(min(usual, s.MaxTokens), s.MaxTokens, nil, toolChoice{}); err != nil {
 		return err
 	}
-	return s.answer(w, r, j, func() history {
+	return s.answer(w, r, j, func() history { // for an episode, whose requests have one prompt
 		h := history{ids: c.Prompt[0].ids}
 		if text := c.Prompt[0].text; text != nil {
-			h = history{text: *text, encode: func(text string) ([]int32, error) {
+			h = history{text: *text, encodeMore: func(text string) ([]int32, error) {
 				ids, _ := j.model.Tokenizer.EncodeSpans(text, nil)
 				return ids, j.model.Tokenizer.Check(text)
 			}}
@@ -125,8 +126,7 @@ type request interface {
 	shared() *common
 }
 
-// job reads a body into q, checks it, and begins its job with the model that it names. kind begins the job's
-// id.
+// job reads a body into q, checks it, and begins its job with the model that it names. kind begins the job's id.
 func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job, error) {
 	c := q.shared()
 	m, err := parse(body, q, c, s.modelFinder(r))
@@ -139,7 +139,7 @@ func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job
 	if len(c.Stop) > 0 && m.Tokenizer == nil {
 		return nil, invalid("stop", "the model has no tokenizer, and stop needs one")
 	}
-	owner := "\n" + string(c.Salt) // no key has a line's end
+	owner := "\n" + string(c.Salt) // no key has a line's end, so owners with a key are others than those without
 	if !s.SharePrefixes {
 		owner = KeyOf(r) + owner
 	}
@@ -151,7 +151,7 @@ func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job
 // setSampling sets how the responses are sampled: at most most tokens each, usual ones if the request does not
 // say; stops are the template's stop texts, and choice holds the answer to calls of tools.
 func (j *job) setSampling(usual, most int, stops []string, choice toolChoice) error {
-	way, err := j.sampling(usual, most)
+	sampling, err := j.sampling(usual, most)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (j *job) setSampling(usual, most int, stops []string, choice toolChoice) er
 			return invalid("logit_bias", "logit_bias has %v for the id %d: the model has ids 0 to %d, and a bias is from -100 to 100", x, id, j.model.Vocab-1)
 		}
 	}
-	j.options = j.common.options(j.model, way, stops)
+	j.options = j.common.options(j.model, sampling, stops)
 	j.options.Top = j.top
 	return j.constrain(choice)
 }
@@ -171,36 +171,37 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, stated f
 	if x := s.session(r); x != nil {
 		return x.converse(s, w, r, j, stated)
 	}
-	n := len(j.prompts) * j.samples()
+	n := len(j.prompts) * j.sampleCount()
 	if err := s.engine.reserve(n); err != nil {
 		return err
 	}
-	defer s.engine.taken.Add(-int64(n))
+	defer s.engine.reserved.Add(-int64(n))
 	a := new(answer)
 	var calls []*sampler.Call
 	for i, p := range j.prompts {
-		calls = append(calls, a.newCall(j.options, p, i, j.samples()))
+		calls = append(calls, a.newCall(j.options, p, i, j.sampleCount()))
 		calls[i].Owner = j.owner
 	}
 	for range n {
 		j.choices = append(j.choices, j.choice())
 	}
-	end, err := s.engine.submit(context.WithoutCancel(r.Context()), j.model, calls)
+	// The context ends, too, when a client closes its side of the connection and still reads the answer.
+	cancel, err := s.engine.submit(context.WithoutCancel(r.Context()), j.model, calls)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer cancel()
 	s.prompt.Add(float64(j.usage().Prompt))
 	return j.writeResponses(w, r, a, n)
 }
 
-// writeResponses writes n responses as their events arrive.
+// writeResponses writes n responses: as their events arrive if a stream is asked for, else as one body when all ended.
 func (j *job) writeResponses(w http.ResponseWriter, r *http.Request, a *answer, n int) error {
 	if j.Stream {
 		return j.stream(w, r, a)
 	}
-	for left := n; left > 0; {
-		events, err := a.next(r.Context(), blanks(w, "application/json", " "))
+	for unfinished := n; unfinished > 0; {
+		events, err := a.next(r.Context(), keepAlive(w, "application/json", " ")) // a space before JSON means nothing
 		if err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func (j *job) writeResponses(w http.ResponseWriter, r *http.Request, a *answer, 
 			}
 			j.choices[e.choice].add(e)
 			if e.finish != "" {
-				left--
+				unfinished--
 			}
 		}
 	}
@@ -221,33 +222,37 @@ func (j *job) writeResponses(w http.ResponseWriter, r *http.Request, a *answer, 
 // completions is the form of OpenAI's completions and chats.
 type completions struct{}
 
-// whole returns the body of an answer that is not streamed: the choices and the usage, or these alone for ids.
+// wholeObject and pieceObject end the name of the kind of object that a body is, of a whole answer or a piece of one.
+const wholeObject, pieceObject = "", ".chunk"
+
+// whole returns the body of an answer that is not streamed: the choices and the usage, and where requests and answers
+// are in ids (idsOnly) nothing else but the id.
 func (completions) whole(j *job) any {
-	body := j.withChoices("", func(i int) part {
+	body := j.withChoices(wholeObject, func(i int) part {
 		c := j.choices[i]
 		p := j.part(i, c.ids, c.logp, c.top)
 		p.Finish = &c.finish
 		if j.chat {
 			p.Message = j.message(i)
-		} else if !j.bare {
-			p.Text = new(c.said.String())
+		} else if !j.idsOnly {
+			p.Text = new(c.text.String())
 		}
 		return p
 	})
 	body.Usage = j.usage()
-	if j.bare {
+	if j.idsOnly {
 		return map[string]any{"request_id": body.ID, "choices": body.Choices, "usage": body.Usage}
 	}
 	return body
 }
 
-// withChoices returns a body with what of makes of each choice, and the prompts' ids if they are asked for.
-func (j *job) withChoices(suffix string, of func(i int) part) reply {
+// withChoices returns a body with what partOf makes of each choice, and the prompts' ids if they are asked for.
+func (j *job) withChoices(suffix string, partOf func(i int) part) reply {
 	body := j.reply(suffix)
 	for i := range j.choices {
-		p := of(i)
+		p := partOf(i)
 		if j.ReturnTokenIDs && !j.chat {
-			p.PromptIDs = j.prompts[i/j.samples()]
+			p.PromptIDs = j.prompts[i/j.sampleCount()]
 		}
 		body.Choices = append(body.Choices, p)
 	}
@@ -266,17 +271,17 @@ func (j *job) reply(suffix string) reply {
 	return reply{ID: j.id, Object: object, Created: j.created, Model: j.model.Name, Choices: []part{}}
 }
 
-// part returns the fields of choice number i besides its text: ids, log-probs and likeliest tokens of some of
-// its tokens.
+// part returns the fields of choice number i besides its text, for some of its tokens: log-probs, with the likeliest
+// tokens, and ids, each if the request asks for them.
 func (j *job) part(i int, ids []int32, logp []float32, top [][]sampler.Candidate) part {
 	p := part{Index: i}
 	m := j.model
-	if j.bare || j.NamedByID {
+	if j.idsOnly || j.NamedByID {
 		m = new(Model) // without a tokenizer, tokens are named by their ids
 	}
 	switch {
 	case !j.logprobs:
-	case j.bare || j.chat:
+	case j.idsOnly || j.chat: // vLLM gives both the same form
 		p.Logprobs = m.chatLogprobs(ids, logp, top)
 	default:
 		p.Logprobs = m.completionLogprobs(ids, logp, top, j.choices[i])
@@ -295,8 +300,8 @@ func (j *job) usage() *usage {
 	}
 	for i, c := range j.choices {
 		u.Completion += len(c.ids)
-		u.Details.Thoughts += c.thinking
-		if i%j.samples() == 0 {
+		u.Details.Thoughts += c.thoughtTokens
+		if i%j.sampleCount() == 0 {
 			u.PromptDetails.Cached += c.cached
 		}
 	}
@@ -304,10 +309,10 @@ func (j *job) usage() *usage {
 	return &u
 }
 
-// stream writes pieces as they arrive. After the first piece an error is sent as a piece, too.
+// stream writes pieces as they arrive. An error is sent as a piece, too, since the status has gone out before.
 func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 	control := http.NewResponseController(w)
-	send := func(list []sent) (err error) {
+	send := func(list []streamEvent) (err error) {
 		for _, x := range list {
 			text, raw := x.body.(string)
 			if !raw {
@@ -328,25 +333,25 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
-	left := len(j.choices)
+	unfinished := len(j.choices)
 	if err := send(j.form.opening(j)); err != nil {
 		return nil
 	}
-	for left > 0 {
+	for unfinished > 0 {
 		if control.Flush() != nil {
 			return nil
 		}
-		events, err := a.next(r.Context(), blanks(w, "text/event-stream", ":\n\n"))
+		events, err := a.next(r.Context(), keepAlive(w, "text/event-stream", ":\n\n")) // an event that is a comment
 		if err != nil {
 			return nil // the client has gone
 		}
 		for _, e := range events {
 			if e.err != nil {
-				_ = send([]sent{j.form.failed(failureOf(e.err))})
+				_ = send([]streamEvent{j.form.failed(failureOf(e.err))})
 				return nil
 			}
 			if e.finish != "" {
-				left--
+				unfinished--
 			}
 			if send(j.form.pieces(j, e)) != nil {
 				return nil
@@ -357,30 +362,31 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 	return nil
 }
 
-func (completions) failed(f *failure) sent { return sent{body: f} }
+func (completions) failed(f *failure) streamEvent { return streamEvent{body: f} }
 
 // closing returns the usage, if asked for, and the mark of the end.
-func (completions) closing(j *job) (list []sent) {
+func (completions) closing(j *job) (list []streamEvent) {
 	if j.StreamOptions != nil && j.StreamOptions.IncludeUsage {
-		body := j.reply(".chunk")
+		body := j.reply(pieceObject)
 		body.Usage = j.usage()
-		list = append(list, sent{body: body})
+		list = append(list, streamEvent{body: body})
 	}
-	return append(list, sent{body: "[DONE]"})
+	return append(list, streamEvent{body: "[DONE]"})
 }
 
 // opening returns the first piece: for a chat the role, and the prompts' ids if asked for.
-func (completions) opening(j *job) []sent {
-	return []sent{{body: j.withChoices(".chunk", func(i int) part {
+func (completions) opening(j *job) []streamEvent {
+	return []streamEvent{{body: j.withChoices(pieceObject, func(i int) part {
 		if j.chat {
-			return part{Index: i, Delta: &said{Role: "assistant", Content: ""}}
+			return part{Index: i, Delta: &chatMessage{Role: "assistant", Content: ""}}
 		}
 		return part{Index: i, Text: new("")}
 	})}}
 }
 
-// pieces returns the pieces of an event: calls come before the end of the response.
-func (completions) pieces(j *job, e event) (list []sent) {
+// pieces adds an event to its choice, and returns what is new: a part with the token's text, or with the reason of the
+// end, and a part or more for each call that the event completes.
+func (completions) pieces(j *job, e event) (list []streamEvent) {
 	c := j.choices[e.choice]
 	added := c.add(e)
 	p := part{Index: e.choice, Finish: &c.finish}
@@ -388,68 +394,70 @@ func (completions) pieces(j *job, e event) (list []sent) {
 		p = j.part(e.choice, []int32{e.id}, []float32{e.logp}, [][]sampler.Candidate{e.top})
 	}
 	if j.chat {
-		p.Delta = (&said{Thought: added.thought})
-		if added.text != "" || added.thought == "" {
+		p.Delta = &chatMessage{Thought: added.thought}
+		if added.text != "" || added.thought == "" { // a piece has a content, be it empty, unless it is a thought
 			p.Delta.Content = added.text
 		}
 	} else {
 		p.Text = &added.text
 	}
-	parts := append(j.deltas(e.choice, added.calls), p)
+	parts := j.deltas(e.choice, added.calls)
 	if e.finish == "" {
-		parts = append([]part{p}, parts[:len(parts)-1]...)
+		parts = slices.Insert(parts, 0, p) // a token's text stands before the calls
+	} else {
+		parts = append(parts, p) // the end comes last
 	}
 	for _, p := range parts {
-		body := j.reply(".chunk")
+		body := j.reply(pieceObject)
 		body.Choices = append(body.Choices, p)
-		list = append(list, sent{body: body})
+		list = append(list, streamEvent{body: body})
 	}
 	return list
 }
 
-// A choice is one response as a client sees it: its text without end-of-sequence tokens,
-// ending before the stop text.
+// A choice is one response as a client sees it: its text without end-of-sequence tokens, ending before the stop text.
 type choice struct {
-	job    *job
-	decode *tokenize.StreamDecoder // nil without a tokenizer
-	held   string                  // text that may be the beginning of a stop text
-	cut    bool                    // a stop text was found
+	job         *job
+	textDecoder *tokenize.StreamDecoder // nil without a tokenizer
+	withheld    string                  // text that may be the beginning of a stop text
+	stopFound   bool                    // a stop text was found
 
-	placed  *tokenize.StreamDecoder // number of tokens whose place was asked for
-	written int                     // number of their complete characters
+	offsetDecoder *tokenize.StreamDecoder // decodes the tokens whose offset in the text was asked for
+	offset        int                     // number of their complete characters
 
 	thoughts *tokenize.Thoughts // cuts thoughts out, nil for a completion
 	reader   *tools.Stream      // reads calls, nil if there are no tools
 	calls    []tools.Call
 
 	cached        int // number of tokens of its prompt that were not computed
-	thinking      int // number of tokens inside its thought
+	thoughtTokens int // number of tokens inside its thought
 	ids           []int32
 	logp          []float32
 	top           [][]sampler.Candidate // likeliest tokens of each token, if asked for
-	thought, said strings.Builder
+	thought, text strings.Builder
 	finish        string // "" until the end
 	stop          string // the stop text that ended it
 }
 
-// choice begins a response: its decoders, and what cuts thoughts and calls of tools out of its text.
+// choice begins a response: a decoder for its text and another for the offsets of its tokens (a log-prob's
+// text_offset), and what cuts thoughts and calls of tools out of the text.
 func (j *job) choice() *choice {
 	c := &choice{job: j}
 	if j.model.Tokenizer == nil {
 		return c
 	}
-	var keep []string
+	var keep []string // special tokens that the text needs until thoughts and calls are cut out
 	if j.chat {
 		c.thoughts, keep = j.model.Tokenizer.NewDecoder().Thoughts(j.prompts[0]), tokenize.ThoughtMarks
 		if strings.TrimSpace(j.continued) != "" {
-			c.thoughts.Add(j.continued)
+			c.thoughts.Add(j.continued) // what the prompt has of this message
 		}
 	}
 	if j.format != nil {
 		c.reader, keep = j.format.Stream(), slices.Concat(keep, j.format.Marks)
 	}
-	c.decode, c.placed = j.model.Tokenizer.NewDecoder(), j.model.Tokenizer.NewDecoder()
-	for _, d := range []*tokenize.StreamDecoder{c.decode, c.placed} {
+	c.textDecoder, c.offsetDecoder = j.model.Tokenizer.NewDecoder(), j.model.Tokenizer.NewDecoder()
+	for _, d := range []*tokenize.StreamDecoder{c.textDecoder, c.offsetDecoder} {
 		d.SkipSpecial, d.Keep = j.SkipSpecial == nil || *j.SkipSpecial, keep
 	}
 	return c
@@ -458,13 +466,13 @@ func (j *job) choice() *choice {
 // textOffset returns the character offset at which the next token begins: inside a character, if the token
 // completes one. name is the token's name without a tokenizer.
 func (c *choice) textOffset(id int32, name string) int {
-	if c.placed == nil {
-		at := c.written
-		c.written += utf8.RuneCountInString(name)
+	if c.offsetDecoder == nil {
+		at := c.offset
+		c.offset += utf8.RuneCountInString(name)
 		return at
 	}
-	at := c.written + utf8.RuneCountInString(c.placed.Pending())
-	c.written += utf8.RuneCountInString(c.placed.Add(id))
+	at := c.offset + utf8.RuneCountInString(c.offsetDecoder.Pending())
+	c.offset += utf8.RuneCountInString(c.offsetDecoder.Add(id))
 	return at
 }
 
@@ -474,23 +482,24 @@ type piece struct {
 	calls         []tools.Call
 }
 
-// add takes an event of this response, a token or its end, and returns what a client sees more of it.
+// add takes an event of this response, a token or its end, and returns what a client sees more of it. The steps follow
+// each other: text up to a possible stop text, then thoughts cut out of it, then calls out of the rest.
 func (c *choice) add(e event) (p piece) {
 	if e.finish != "" {
 		c.finish, c.stop = string(e.finish), e.stop
-		if c.decode != nil {
-			p.text = c.hold(c.decode.Flush())
+		if c.textDecoder != nil {
+			p.text = c.withholdStop(c.textDecoder.Flush())
 		}
-		if !c.cut {
-			p.text, c.held = p.text+c.held, ""
+		if !c.stopFound {
+			p.text, c.withheld = p.text+c.withheld, "" // what might have become a stop text did not
 		}
 	} else {
 		c.ids, c.logp, c.cached = append(c.ids, e.id), append(c.logp, e.logp), e.cached
 		if e.top != nil {
 			c.top = append(c.top, e.top)
 		}
-		if c.decode != nil && (c.job.WithStop || !slices.Contains(c.job.options.EOS, e.id)) {
-			p.text = c.hold(c.decode.Add(e.id))
+		if c.textDecoder != nil && (c.job.WithStop || !slices.Contains(c.job.options.EOS, e.id)) {
+			p.text = c.withholdStop(c.textDecoder.Add(e.id))
 		}
 	}
 	if c.thoughts != nil {
@@ -499,57 +508,59 @@ func (c *choice) add(e event) (p piece) {
 			more, rest := c.thoughts.End()
 			p.thought, p.text = p.thought+more, p.text+rest
 		} else if c.thoughts.Inside() {
-			c.thinking++
+			c.thoughtTokens++
 		}
 	}
 	if c.reader != nil {
-		c.call(&p, e.finish != "")
+		c.readCalls(&p, e.finish != "")
 	}
 	if c.job.counts != nil {
-		c.job.counts.add(c.finish)
+		c.job.counts.add(c.finish) // counts a token if finish is still ""
 	}
 	c.thought.WriteString(p.thought)
-	c.said.WriteString(p.text)
+	c.text.WriteString(p.text)
 	return p
 }
 
-// call reads the calls in a piece, perhaps the last one.
-func (c *choice) call(p *piece, ends bool) {
+// readCalls moves calls of tools from a piece's text to its calls; ends says that the piece is the response's last.
+// A response with calls then finishes with "tool_calls", unless the limit of tokens cut one off.
+func (c *choice) readCalls(p *piece, ends bool) {
 	p.text, p.calls = c.reader.Add(p.text)
-	cut := false // the limit cut off a call
+	cutByLimit := false
 	if ends {
 		rest, last, err := c.reader.End() // text that is not a call stays text
 		p.text, p.calls = p.text+rest, append(p.calls, last...)
-		cut = err != nil && c.finish == string(sampler.Length)
+		cutByLimit = err != nil && c.finish == string(sampler.Length)
 	}
 	if c.job.onlyFirstCall {
-		p.calls = p.calls[:min(len(p.calls), 1-len(c.calls))]
+		p.calls = p.calls[:min(len(p.calls), 1-len(c.calls))] // none if there was one
 	}
 	c.calls = append(c.calls, p.calls...)
-	if ends && len(c.calls) > 0 && !cut {
+	if ends && len(c.calls) > 0 && !cutByLimit {
 		c.finish = "tool_calls"
 	}
 }
 
-// hold adds text and returns the part that can no longer belong to a stop text.
-func (c *choice) hold(text string) string {
-	if c.cut {
+// withholdStop adds text to what is withheld, and releases the part that can no longer belong to a stop text. Once a
+// stop text is found, it releases the text before it, or with WithStop the stop text too, and then nothing.
+func (c *choice) withholdStop(text string) string {
+	if c.stopFound {
 		return ""
 	}
-	c.held += text
-	end, stop := len(c.held), ""
+	c.withheld += text
+	end, stop := len(c.withheld), ""
 	for _, s := range c.job.options.Stops {
-		if i := strings.Index(c.held, s); i >= 0 && i < end && len(c.ids) >= c.job.options.MinTokens {
-			end, stop, c.cut = i, s, true
+		if i := strings.Index(c.withheld, s); i >= 0 && i < end && len(c.ids) >= c.job.options.MinTokens {
+			end, stop, c.stopFound = i, s, true
 		}
 	}
-	if c.cut && c.job.WithStop {
+	if c.stopFound && c.job.WithStop {
 		end += len(stop)
-	} else if !c.cut {
+	} else if !c.stopFound {
 		for _, s := range c.job.options.Stops {
-			end = min(end, len(c.held)-tokenize.Begun(c.held, s))
+			end = min(end, len(c.withheld)-tokenize.Begun(c.withheld, s)) // Begun: as many bytes at the end may begin s
 		}
 	}
-	text, c.held = c.held[:end], c.held[end:]
+	text, c.withheld = c.withheld[:end], c.withheld[end:]
 	return text
 }

@@ -24,9 +24,9 @@ const (
 
 // blockEvents are those of a stream of blocks in one API.
 type blockEvents interface {
-	begin(n int, b block) []sent // block number n begins, with an empty text
-	add(n int, b block, text string) sent
-	end(n int, b block) []sent
+	begin(n int, b block) []streamEvent // block number n begins, with an empty text
+	add(n int, b block, text string) streamEvent
+	end(n int, b block) []streamEvent
 }
 
 // A blockStream makes events of the pieces of an answer.
@@ -42,8 +42,8 @@ func (j *job) blocks() (list []block) {
 	if c.thought.Len() > 0 {
 		list = append(list, block{kind: aThought, text: c.thought.String()})
 	}
-	if c.said.Len() > 0 || len(c.calls) == 0 {
-		list = append(list, block{kind: aText, text: c.said.String()})
+	if c.text.Len() > 0 || len(c.calls) == 0 {
+		list = append(list, block{kind: aText, text: c.text.String()})
 	}
 	return append(list, j.callBlocks(0)...)
 }
@@ -57,26 +57,26 @@ func (j *job) callBlocks(from int) (list []block) {
 	return list
 }
 
-// pieces returns the events for one of the decoder's.
-func (s *blockStream) pieces(j *job, e event) (list []sent) {
+// pieces adds an event, a token or the end, to the answer, and returns the events about its blocks.
+func (s *blockStream) pieces(j *job, e event) (list []streamEvent) {
 	p := j.choices[0].add(e)
 	list = append(s.write(block{kind: aThought}, p.thought), s.write(block{kind: aText}, p.text)...)
 	for _, b := range j.callBlocks(len(j.choices[0].calls) - len(p.calls)) {
-		text := b.text
+		arguments := b.text
 		b.text = ""
-		list = append(append(list, s.close()...), s.write(b, text)...)
+		list = append(append(list, s.close()...), s.write(b, arguments)...) // closed: one call is not added to another
 	}
 	if e.finish == "" {
 		return list
 	}
 	if len(s.done) == 0 && !s.open {
-		list = append(list, s.begin(block{kind: aText})...)
+		list = append(list, s.begin(block{kind: aText})...) // an answer has at least one block
 	}
 	return append(list, s.close()...)
 }
 
 // write adds a text to the open block, if it is of the kind, or else to a new one.
-func (s *blockStream) write(b block, text string) (list []sent) {
+func (s *blockStream) write(b block, text string) (list []streamEvent) {
 	if text == "" {
 		return nil
 	}
@@ -88,12 +88,12 @@ func (s *blockStream) write(b block, text string) (list []sent) {
 	return append(list, s.events.add(n, s.done[n], text))
 }
 
-func (s *blockStream) begin(b block) []sent {
+func (s *blockStream) begin(b block) []streamEvent {
 	s.open, s.done = true, append(s.done, b)
 	return s.events.begin(len(s.done)-1, b)
 }
 
-func (s *blockStream) close() []sent {
+func (s *blockStream) close() []streamEvent {
 	if !s.open {
 		return nil
 	}

@@ -158,10 +158,11 @@ func (c *chat) check() error {
 // A dialogue is a conversation that a model is to continue.
 type dialogue struct {
 	tokenize.Conversation
-	heard []message // the request's messages, before which the template may have set another
+	requested []message // the request's messages, before which the template may have set another
 }
 
-// dialogue returns what a chat asks a model to continue.
+// dialogue returns what a chat asks a model to continue: its messages, behind the template's system message if they
+// have none, and what the template reads.
 func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 	if m.Tokenizer == nil {
 		return d, invalid("messages", "the model has no tokenizer: use /v1/completions with token ids")
@@ -169,7 +170,7 @@ func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 	if c.Special != nil && *c.Special {
 		return d, invalid("add_special_tokens", "add_special_tokens must be false or left out beside messages: a chat has the special tokens of its template")
 	}
-	d.heard = c.Messages
+	d.requested = c.Messages
 	for _, x := range c.Messages {
 		d.Messages = append(d.Messages, x.Message)
 	}
@@ -179,10 +180,10 @@ func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 		d.AddGenerationPrompt = *c.Generation
 	}
 	if c.Continue {
-		d.Continue = "content"
+		d.Continue = "content" // the field of the last message that the answer continues
 	}
 	if c.Effort != "" {
-		if !m.Template.Reads(m.Tokenizer, "reasoning_effort") && c.Effort != "medium" { // OpenAI's default
+		if !m.Template.Reads(m.Tokenizer, "reasoning_effort") && c.Effort != "medium" { // OpenAI's default asks for nothing
 			return d, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; "+
 				"leave it out, or give what it reads as chat_template_kwargs", c.Effort)
 		}
@@ -205,7 +206,8 @@ type prompt struct {
 	continued string        // the beginning of a message with which the prompt ends
 }
 
-// prompt renders a dialogue in the model's template.
+// prompt renders a dialogue in the model's template and encodes it: a chat template, or one for a single message of
+// the user. It refuses what the model would not see or has no room for.
 func (m *Model) prompt(d dialogue) (p prompt, err error) {
 	if d.Tools.Given() {
 		p.format, err = m.calling(&d)
@@ -219,8 +221,8 @@ func (m *Model) prompt(d dialogue) (p prompt, err error) {
 				err = fmt.Errorf("the model's chat template does not write messages of the role %q, so the model would not see them: use a role that it writes", untold[0])
 			}
 		}
-	case len(d.heard) == 1 && d.heard[0].Role == "user":
-		text, p.ids, err = m.Tokenizer.Prompt(m.Template, d.heard[0].Content)
+	case len(d.requested) == 1 && d.requested[0].Role == "user":
+		text, p.ids, err = m.Tokenizer.Prompt(m.Template, d.requested[0].Content)
 	default:
 		err = fmt.Errorf("the template %q takes one message of the user", m.Template.Name)
 	}
@@ -237,7 +239,7 @@ func (m *Model) prompt(d dialogue) (p prompt, err error) {
 		return p, err
 	}
 	if d.Continue != "" {
-		p.continued = d.heard[len(d.heard)-1].Content
+		p.continued = d.requested[len(d.requested)-1].Content
 	}
 	p.toolsText, _ = d.Tools.MarshalJSON()
 	return p, m.checkIDs(p.ids, "messages")
@@ -256,20 +258,21 @@ func (m *Model) calling(d *dialogue) (*tools.Format, error) {
 		return nil, invalid("tools", "%v", err)
 	}
 	d.Messages = slices.Clone(d.Messages)
-	for i, x := range d.heard {
-		if format.Silent && len(x.calls) > 0 {
-			d.Messages[len(d.Messages)-len(d.heard)+i] = tokenize.Message{Role: x.Role, Content: format.Write(x.Content, x.calls)}
+	before := len(d.Messages) - len(d.requested) // 1 if the template has set its system message before them
+	for i, said := range d.requested {
+		if format.Silent && len(said.calls) > 0 {
+			d.Messages[before+i] = tokenize.Message{Role: said.Role, Content: format.Write(said.Content, said.calls)}
 		}
 	}
 	return format, nil
 }
 
-// A heard message is one as a client holds it, for comparison. Clients return an answer with other
+// A clientMessage is a message as a client holds it, for comparison. Clients return an answer with other
 // ids, other JSON formatting, and perhaps without its thought.
-type heard struct{ said, thought string }
+type clientMessage struct{ content, thought string }
 
 // comparableMessage returns a message for comparison. A thought may stand in its content.
-func comparableMessage(role, thought, content string, calls []tools.Call) heard {
+func comparableMessage(role, thought, content string, calls []tools.Call) clientMessage {
 	if role == "assistant" && thought == "" {
 		var cut tokenize.Thoughts
 		thought, content = cut.Add(content)
@@ -283,24 +286,25 @@ func comparableMessage(role, thought, content string, calls []tools.Call) heard 
 		}
 		content += "\x00" + c.Name + "\x00" + string(c.Arguments)
 	}
-	return heard{role + "\x00" + content, thought}
+	return clientMessage{role + "\x00" + content, thought}
 }
 
 // matches reports whether a message, as a client returned it, is the one that was said.
-func (h heard) matches(was heard) bool {
-	return h.said == was.said && (h.thought == "" || h.thought == was.thought)
+func (h clientMessage) matches(was clientMessage) bool {
+	return h.content == was.content && (h.thought == "" || h.thought == was.thought)
 }
 
-// history returns the history that a dialogue states.
+// history returns the history that a dialogue states: its messages for comparison, and what renders those behind the
+// ones that an episode has had.
 func (m *Model) history(d dialogue) (h history) {
-	for _, x := range d.heard {
+	for _, x := range d.requested {
 		h.messages = append(h.messages, comparableMessage(x.Role, x.Thought(), x.Content, x.calls))
 	}
-	h.further = func(after int) ([]int32, error) {
-		if slices.ContainsFunc(d.heard[after:], func(x message) bool { return x.Role == "assistant" }) {
+	h.tokensAfter = func(after int) ([]int32, error) { // after: number of messages that the episode has had
+		if slices.ContainsFunc(d.requested[after:], func(x message) bool { return x.Role == "assistant" }) {
 			return nil, invalid("messages", "an answer that was not sampled follows the episode's turns")
 		}
-		text, ids, err := m.Tokenizer.NextTurn(d.Conversation)
+		text, ids, err := m.Tokenizer.NextTurn(d.Conversation) // what follows its last answer
 		if err == nil {
 			err = m.Tokenizer.Check(text)
 		}

@@ -224,7 +224,7 @@ func TestSteered(t *testing.T) {
 	if segments, err := episode.End(x.server); err != nil || len(segments) != 1 {
 		t.Errorf("%+v, %v", segments, err)
 	}
-	if got := episode.segments[0]; got.newest.IDs == nil {
+	if got := episode.segments[0]; got.response.IDs == nil {
 		t.Errorf("%+v", got)
 	}
 }

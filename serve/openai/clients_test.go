@@ -289,7 +289,7 @@ func TestAdapters(t *testing.T) {
 	x.post("/v1/completions", `{"model": "one", "prompt": [1], "max_tokens": 3}`, 200)
 
 	load("slow", "a", "", 200, "Success")
-	room := x.server.engine.most.Load()
+	room := x.server.engine.capacity.Load()
 	done := make(chan answered)
 	go func() {
 		done <- x.post("/v1/completions", `{"model": "slow", "prompt": [1], "max_tokens": 4, "ignore_eos": true}`, 200)
@@ -306,7 +306,7 @@ func TestAdapters(t *testing.T) {
 		t.Errorf("%s was ended", got)
 	}
 	x.post("/v1/completions", `{"model": "slow", "prompt": [1]}`, 404)
-	if now := x.server.engine.most.Load(); now != room-1 {
+	if now := x.server.engine.capacity.Load(); now != room-1 {
 		t.Errorf("there is room for %d, and was for %d", now, room)
 	}
 	x.stop()
@@ -348,10 +348,10 @@ func TestResponses(t *testing.T) {
 	ask(`{"input": "r", "previous_response_id": "`+ask(`{"input": "q", "store": false}`, 200).ID+`"}`, 404)
 	c := conversations{}
 	for i := range 5 {
-		c.put(conversation{id: fmt.Sprint(i), size: maxConversations / 3})
+		c.put(conversation{id: fmt.Sprint(i), requestBytes: maxConversations / 3})
 	}
-	if _, old := c.find("1"); old || len(c.kept) != 3 {
-		t.Errorf("%d conversations are kept", len(c.kept))
+	if _, old := c.find("1"); old || len(c.newest) != 3 {
+		t.Errorf("%d conversations are kept", len(c.newest))
 	}
 	x.key = "no"
 	x.server.Key = "yes"

@@ -32,9 +32,9 @@ type Model struct {
 		vocabulary *grammar.Vocabulary
 		known      map[string]*grammar.Grammar
 	}
-	scheduler *sampler.Scheduler
-	loaded    bool // a request loaded it
-	retired   bool // it takes no further requests
+	scheduler       *sampler.Scheduler
+	loadedByRequest bool // a request loaded it
+	retired         bool // it takes no further requests
 }
 
 // An engine decodes for all requests, on one goroutine.
@@ -43,15 +43,15 @@ type engine struct {
 	commands chan func() // functions to run between two steps
 	ended    chan struct{}
 
-	most  atomic.Int64 // largest number of samples at the same time
-	taken atomic.Int64
+	capacity atomic.Int64 // largest number of samples at the same time
+	reserved atomic.Int64
 
 	fatal  func(error) bool // may be nil
 	failed error            // the error of a call that ends the engine
 }
 
-// watched returns a call whose error also ends the engine, if it is fatal.
-func (e *engine) watched(c *sampler.Call) *sampler.Call {
+// stopOnFatal returns a call whose error also ends the engine, if it is fatal.
+func (e *engine) stopOnFatal(c *sampler.Call) *sampler.Call {
 	tell := c.Failed
 	c.Failed = func(err error) {
 		if e.fatal != nil && e.fatal(err) {
@@ -108,14 +108,14 @@ func (e *engine) do(ctx context.Context, f func() error) error {
 	}
 }
 
-// reserve takes n of the allowed samples, until they are given back.
+// reserve reserves room for n samples; the caller takes them from reserved at the end.
 func (e *engine) reserve(n int) error {
-	most := e.most.Load()
+	most := e.capacity.Load()
 	if int64(n) > most {
 		return invalid("n", "the request asks for %d responses, and this server has room for %d at a time", n, most)
 	}
-	if e.taken.Add(int64(n)) > most {
-		e.taken.Add(-int64(n))
+	if e.reserved.Add(int64(n)) > most {
+		e.reserved.Add(-int64(n))
 		return errFull
 	}
 	return nil
@@ -136,12 +136,12 @@ type event struct {
 	err    error
 }
 
-// listening is how often a blank is sent to a client that has closed its side of the connection.
-const listening = 50 * time.Millisecond
+// blankInterval is how often a blank is sent to a client that has closed its side of the connection.
+const blankInterval = 50 * time.Millisecond
 
 // next waits for events. If a client has closed its side of the connection (ctx has ended), it may be gone or
-// still wait, as "nc -N" does: next sends blanks until one does not arrive.
-func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) {
+// still wait, as "nc -N" does: next calls sendBlank until that fails, which means that the client has gone.
+func (a *answer) next(ctx context.Context, sendBlank func() error) ([]event, error) {
 	select {
 	case <-a.Come():
 	case <-ctx.Done():
@@ -149,8 +149,8 @@ func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) 
 			select {
 			case <-a.Come():
 				waiting = false
-			case <-time.After(listening):
-				if err := blank(); err != nil {
+			case <-time.After(blankInterval):
+				if err := sendBlank(); err != nil {
 					return nil, err
 				}
 			}
@@ -159,8 +159,7 @@ func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) 
 	return a.Take(), nil
 }
 
-// newCall makes the call for prompt number i of a request, whose tokens become events of choices i*samples and
-// on.
+// newCall makes the call for prompt number i of a request, whose tokens become events of choices i*samples and on.
 func (a *answer) newCall(o sampler.Options, prompt []int32, i, samples int) *sampler.Call {
 	c := &sampler.Call{Options: o, Request: sampler.Request{Prompt: prompt, ID: uint64(i), Samples: samples}}
 	c.Token = func(t sampler.Token) {
@@ -173,7 +172,8 @@ func (a *answer) newCall(o sampler.Options, prompt []int32, i, samples int) *sam
 	return c
 }
 
-// submit begins calls of a model and returns a function that cancels the unfinished ones.
+// submit begins calls of a model and returns a function that cancels the unfinished ones. If one call is refused, none
+// goes on.
 func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (end func(), err error) {
 	cancel := func() error {
 		for _, c := range calls {
@@ -187,7 +187,7 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 				kind: "invalid_request_error", param: "model", code: "model_not_found"}
 		}
 		for _, c := range calls {
-			if err := m.scheduler.Add(e.watched(c)); err != nil {
+			if err := m.scheduler.Add(e.stopOnFatal(c)); err != nil {
 				cancel()
 				return fmt.Errorf("openai: %w", err)
 			}
@@ -211,7 +211,8 @@ type loading struct {
 var errNoLoad = &failure{http.StatusForbidden, "this server loads no adapters: start onering serve with " +
 	"--lora-root DIR, the folder under which they lie", "invalid_request_error", "", ""}
 
-// handleAdapters answers requests that load or unload adapters. Decoding pauses meanwhile.
+// handleAdapters answers requests that load or unload adapters by change; done is the word for that in the answer.
+// Decoding pauses meanwhile.
 func (s *Server) handleAdapters(done string, change func(q loading) error) func(http.ResponseWriter, *http.Request, []byte) error {
 	return func(w http.ResponseWriter, r *http.Request, body []byte) error {
 		var q loading
@@ -230,19 +231,20 @@ func (s *Server) handleAdapters(done string, change func(q loading) error) func(
 	}
 }
 
-// addAdapter loads an adapter as a model. The engine calls it between two steps.
+// addAdapter loads an adapter as a model, perhaps in place of one of the same name. The engine calls it between two
+// steps.
 func (s *Server) addAdapter(q loading) error {
-	before, _ := s.model(q.Name)
-	loaded := len(slices.DeleteFunc(s.list(), func(m *Model) bool { return !m.loaded }))
+	old, _ := s.model(q.Name)
+	count := len(slices.DeleteFunc(s.list(), func(m *Model) bool { return !m.loadedByRequest })) // of a copy of the list
 	switch {
 	case q.Name == "" || q.Path == "":
 		return invalid("lora_name", "there must be lora_name and lora_path")
-	case before != nil && !before.loaded:
+	case old != nil && !old.loadedByRequest:
 		return invalid("lora_name", "%q is a name that the server began with: give the adapter another", q.Name)
-	case before != nil && !q.InPlace:
+	case old != nil && !q.InPlace:
 		return invalid("lora_name", "The lora adapter '%s' has already been loaded. If you want to load the adapter in place, set 'load_inplace' to True.", q.Name)
-	case before == nil && loaded >= maxLoaded:
-		return invalid("lora_name", "there are %d loaded adapters, as many as there may be: unload one", loaded)
+	case old == nil && count >= maxLoaded:
+		return invalid("lora_name", "there are %d loaded adapters, as many as there may be: unload one", count)
 	}
 	m, err := s.Load(q.Name, q.Path)
 	if err != nil {
@@ -252,12 +254,12 @@ func (s *Server) addAdapter(q loading) error {
 		m.Close()
 		return err
 	}
-	m.loaded = true
-	if before != nil {
-		s.retire(before)
+	m.loadedByRequest = true
+	if old != nil {
+		s.retire(old) // only now: an adapter that cannot be loaded replaces none
 	}
 	s.engine.models = append(s.engine.models, m)
-	s.engine.most.Add(int64(m.Decoder.Slots()))
+	s.engine.capacity.Add(int64(m.Decoder.Slots()))
 	s.setModels(append(s.list(), m))
 	return nil
 }
@@ -268,7 +270,7 @@ func (s *Server) removeAdapter(q loading) error {
 	switch {
 	case q.Name == "" || err != nil:
 		return &failure{http.StatusNotFound, fmt.Sprintf("The lora adapter '%.100s' cannot be found.", q.Name), "NotFoundError", "lora_name", ""}
-	case !m.loaded:
+	case !m.loadedByRequest:
 		return invalid("lora_name", "%q is a name that the server began with: it stays", q.Name)
 	}
 	s.retire(m)
@@ -318,7 +320,7 @@ func (e *engine) step() (busy bool) {
 			return false
 		}
 		m.end()
-		e.most.Add(-int64(m.Decoder.Slots()))
+		e.capacity.Add(-int64(m.Decoder.Slots()))
 		return true
 	})
 	return busy

@@ -9,8 +9,7 @@ import (
 	"onering/internal/strict"
 )
 
-// A messages is the body of POST /v1/messages and /v1/messages/count_tokens of Anthropic's
-// API. It becomes a chat.
+// A messages is the body of POST /v1/messages and /v1/messages/count_tokens of Anthropic's API. It becomes a chat.
 type messages struct {
 	Model    json.RawMessage `json:"model"`
 	System   json.RawMessage `json:"system"`
@@ -59,7 +58,7 @@ func (q *messages) chat() (chatBody, error) {
 	if n := len(q.Messages); n > 0 && q.Messages[n-1].Role == "assistant" {
 		b["continue_final_message"] = true
 	}
-	if err := b.setTools(q.Tools, !q.Choice.One, "", "custom"); err != nil {
+	if err := b.setTools(q.Tools, !q.Choice.One, "", "custom"); err != nil { // the types of a client's tools
 		return nil, err
 	}
 	switch q.Choice.Type {
@@ -86,14 +85,15 @@ func (q *messages) chat() (chatBody, error) {
 	return b, nil
 }
 
-// turns returns the messages of the chat, which reads their texts and thoughts.
+// turns returns the messages of the chat. Calls and results of tools, which Anthropic's messages have as parts, go
+// where a chat has them; all other parts stay as they are, for the chat to read.
 func (q *messages) turns() (list []map[string]any) {
 	if !isNull(q.System) {
 		list = append(list, map[string]any{"role": "system", "content": q.System})
 	}
 	for _, m := range q.Messages {
-		var parts, rest []json.RawMessage
-		if strict.JSON(m.Content, &parts) != nil {
+		var parts, others []json.RawMessage
+		if strict.JSON(m.Content, &parts) != nil { // a text, not a list: the next loop has nothing to do
 			list = append(list, map[string]any{"role": m.Role, "content": m.Content})
 		}
 		var calls []any
@@ -114,11 +114,11 @@ func (q *messages) turns() (list []map[string]any) {
 				list = append(list, map[string]any{"role": "tool", "tool_call_id": p.Of, "content": p.Content})
 			case "redacted_thinking":
 			default:
-				rest = append(rest, part)
+				others = append(others, part)
 			}
 		}
-		if rest != nil || calls != nil {
-			list = append(list, map[string]any{"role": m.Role, "content": rest, "tool_calls": calls})
+		if others != nil || calls != nil {
+			list = append(list, map[string]any{"role": m.Role, "content": others, "tool_calls": calls})
 		}
 	}
 	return list
@@ -176,7 +176,7 @@ func (f *messagesForm) whole(j *job) any {
 		}
 		content = append(content, x)
 	}
-	reason, stop := f.reason(j)
+	reason, stop := f.stopReason(j)
 	return f.message(j, content, reason, stop)
 }
 
@@ -193,7 +193,7 @@ func (f *messagesForm) usage(j *job) map[string]int {
 }
 
 // reason says why an answer ended, and with which of the request's stop texts.
-func (f *messagesForm) reason(j *job) (reason string, stop any) {
+func (f *messagesForm) stopReason(j *job) (reason string, stop any) {
 	c := j.choices[0]
 	switch {
 	case c.finish == "tool_calls":
@@ -206,36 +206,36 @@ func (f *messagesForm) reason(j *job) (reason string, stop any) {
 	return "end_turn", nil
 }
 
-func (f *messagesForm) opening(j *job) []sent {
-	return []sent{named(map[string]any{"type": "message_start", "message": f.message(j, []any{}, nil, nil)})}
+func (f *messagesForm) opening(j *job) []streamEvent {
+	return []streamEvent{named(map[string]any{"type": "message_start", "message": f.message(j, []any{}, nil, nil)})}
 }
 
-func (f *messagesForm) closing(j *job) []sent {
-	reason, stop := f.reason(j)
-	return []sent{
+func (f *messagesForm) closing(j *job) []streamEvent {
+	reason, stop := f.stopReason(j)
+	return []streamEvent{
 		named(map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": stop}, "usage": f.usage(j)}),
 		named(map[string]any{"type": "message_stop"}),
 	}
 }
 
-func (f *messagesForm) failed(why *failure) sent { return named(messageError(why)) }
+func (f *messagesForm) failed(why *failure) streamEvent { return named(messageError(why)) }
 
 // named is an event with its type as its name.
-func named(body map[string]any) sent { return sent{body["type"].(string), body} }
+func named(body map[string]any) streamEvent { return streamEvent{body["type"].(string), body} }
 
 // messageEvents are the events of blocks in Anthropic's API.
 type messageEvents struct{}
 
-func (messageEvents) begin(n int, b block) []sent {
-	return []sent{named(map[string]any{"type": "content_block_start", "index": n, "content_block": messageBlock(b)})}
+func (messageEvents) begin(n int, b block) []streamEvent {
+	return []streamEvent{named(map[string]any{"type": "content_block_start", "index": n, "content_block": messageBlock(b)})}
 }
 
-func (messageEvents) add(n int, b block, text string) sent {
+func (messageEvents) add(n int, b block, text string) streamEvent {
 	kind := [...][2]string{aThought: {"thinking", "thinking"}, aText: {"text", "text"}, aCall: {"input_json", "partial_json"}}[b.kind]
 	return messageDelta(n, kind[0], kind[1], text)
 }
 
-func (messageEvents) end(n int, b block) (list []sent) {
+func (messageEvents) end(n int, b block) (list []streamEvent) {
 	if b.kind == aThought {
 		list = append(list, messageDelta(n, "signature", "signature", unsigned))
 	}
@@ -243,7 +243,7 @@ func (messageEvents) end(n int, b block) (list []sent) {
 }
 
 // messageDelta is an event with more of block number n.
-func messageDelta(n int, kind, field, text string) sent {
+func messageDelta(n int, kind, field, text string) streamEvent {
 	return named(map[string]any{"type": "content_block_delta", "index": n, "delta": map[string]string{"type": kind + "_delta", field: text}})
 }
 

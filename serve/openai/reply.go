@@ -27,18 +27,18 @@ type reply struct {
 
 // A part is a choice, or a piece of one. Fields that do not fit the kind of answer are nil.
 type part struct {
-	Index     int      `json:"index"`
-	Text      *string  `json:"text,omitempty"`    // text of a completion
-	Message   *said    `json:"message,omitempty"` // message of a chat that is not streamed
-	Delta     *said    `json:"delta,omitempty"`   // piece of a streamed chat
-	Logprobs  any      `json:"logprobs"`
-	Finish    *string  `json:"finish_reason"`
-	PromptIDs []int32  `json:"prompt_token_ids,omitempty"`
-	IDs       *[]int32 `json:"token_ids,omitempty"`
+	Index     int          `json:"index"`
+	Text      *string      `json:"text,omitempty"`    // text of a completion
+	Message   *chatMessage `json:"message,omitempty"` // message of a chat that is not streamed
+	Delta     *chatMessage `json:"delta,omitempty"`   // piece of a streamed chat
+	Logprobs  any          `json:"logprobs"`
+	Finish    *string      `json:"finish_reason"`
+	PromptIDs []int32      `json:"prompt_token_ids,omitempty"`
+	IDs       *[]int32     `json:"token_ids,omitempty"`
 }
 
-// A said is a message, or a piece of one.
-type said struct {
+// A chatMessage is a message, or a piece of one.
+type chatMessage struct {
 	Role    string `json:"role,omitempty"`
 	Thought string `json:"reasoning_content,omitempty"`
 	Content any    `json:"content,omitempty"` // a text, null beside calls, nil in a piece with a call or a thought alone
@@ -56,7 +56,7 @@ type call struct {
 	} `json:"function"`
 }
 
-// call is call number n of a choice.
+// call is call number n of choice number i, with its id.
 func (j *job) call(i, n int, of tools.Call) (c call) {
 	c.ID, c.Type = fmt.Sprintf("call_%s-%d-%d", strings.TrimPrefix(j.id, "chatcmpl-"), i, n), "function"
 	c.Function.Name, c.Function.Arguments = of.Name, string(of.Arguments)
@@ -64,20 +64,20 @@ func (j *job) call(i, n int, of tools.Call) (c call) {
 }
 
 // message returns the message of a chat's choice.
-func (j *job) message(i int) *said {
+func (j *job) message(i int) *chatMessage {
 	c := j.choices[i]
-	m := &said{Role: "assistant", Thought: c.thought.String(), Content: c.said.String()}
+	m := &chatMessage{Role: "assistant", Thought: c.thought.String(), Content: c.text.String()}
 	for n, x := range c.calls {
 		m.Calls = append(m.Calls, j.call(i, n, x))
 	}
-	if len(c.calls) > 0 && c.said.Len() == 0 {
+	if len(c.calls) > 0 && c.text.Len() == 0 {
 		m.Content = json.RawMessage("null")
 	}
 	return m
 }
 
-// deltas returns the pieces for a choice's newest calls: for each call one with the name,
-// and one with the arguments.
+// deltas returns the pieces for the newest calls of choice number i, which it has already: for each call one with the
+// name, and one with the arguments.
 func (j *job) deltas(i int, calls []tools.Call) (list []part) {
 	first := len(j.choices[i].calls) - len(calls)
 	for n, x := range calls {
@@ -86,7 +86,7 @@ func (j *job) deltas(i int, calls []tools.Call) (list []part) {
 		rest := call{Index: begin.Index}
 		rest.Function.Arguments = string(x.Arguments)
 		for _, c := range []call{begin, rest} {
-			list = append(list, part{Index: i, Delta: &said{Calls: []call{c}}})
+			list = append(list, part{Index: i, Delta: &chatMessage{Calls: []call{c}}})
 		}
 	}
 	return list

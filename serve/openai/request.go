@@ -29,7 +29,7 @@ type common struct {
 
 	sampler.Sampling
 	sampler.Steering
-	shape
+	wantedShape
 	Seed *int64          `json:"seed"`       // random if not given
 	Salt json.RawMessage `json:"cache_salt"` // only prompts with the same may be continued
 
@@ -99,7 +99,8 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 // isNull reports whether a field is null or not there.
 func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
 
-// parse reads a body into a request and returns its model. Settings that it does not state are the model's.
+// parse reads a body into a request, whose common part is c, and returns its model, which models finds by name.
+// Settings of sampling that the body does not state are the model's.
 func parse(body []byte, into any, c *common, models func(name string) (*Model, error)) (*Model, error) {
 	of := struct {
 		Model string `json:"model"`
@@ -155,7 +156,7 @@ func (c *common) check() error {
 	switch {
 	case c.N != nil && (*c.N < 1 || *c.N > maxSamples):
 		return invalid("n", "n = %d: must be from 1 to %d", *c.N, maxSamples)
-	case c.BestOf != nil && *c.BestOf != c.samples():
+	case c.BestOf != nil && *c.BestOf != c.sampleCount():
 		return invalid("best_of", "best_of must be n: all samples are returned")
 	case len(c.Stop) > maxStops:
 		return invalid("stop", "stop has %d texts, more than %d", len(c.Stop), maxStops)
@@ -194,16 +195,15 @@ func (c *completion) check() error {
 
 const wrongLogprobs = "logprobs = %d: must be from 0, the log-probs of the sampled tokens, to %d"
 
-func (c *common) samples() int {
+func (c *common) sampleCount() int {
 	if c.N == nil {
 		return 1
 	}
 	return *c.N
 }
 
-// sampling returns how the tokens are chosen. A response may have up to most tokens,
-// and a request may ask for more: many clients ask for what other models have. Without a
-// limit in the request, or with -1, it has up to usual.
+// sampling returns how the tokens are chosen. A response may have up to most tokens, and a request may ask for more:
+// many clients ask for what other models have. Without a limit in the request, or with -1, it has up to usual.
 func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
 	s := c.Sampling
 	if s.TopK == -1 { // like 0, it turns top_k off
@@ -230,7 +230,7 @@ func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
 	return s, nil
 }
 
-// options returns the options of a call that answers the request.
+// options returns the options of a call that answers the request. stops are the template's, besides the request's own.
 func (c *common) options(m *Model, s sampler.Sampling, stops []string) sampler.Options {
 	seed := rand.Uint64()
 	if c.Seed != nil {
@@ -280,8 +280,8 @@ func (m *Model) checkIDs(ids []int32, param string) error {
 	return nil
 }
 
-// passedOver are fields about the user and accounting, which are ignored.
-var passedOver = strings.Fields("user safety_identifier prompt_cache_key prompt_cache_retention metadata store " +
+// ignoredFields are fields about the user and accounting, which are ignored.
+var ignoredFields = strings.Fields("user safety_identifier prompt_cache_key prompt_cache_retention metadata store " +
 	"service_tier prediction cache_prompt keep_alive request_id priority guided_decoding_backend")
 
 const (
@@ -290,9 +290,9 @@ const (
 	noBeams   = "responses are sampled, one beside the other"
 )
 
-// neutral are fields for which onering has no option: the values that change nothing, as
+// neutralFields are fields for which onering has no option: the values that change nothing, as
 // JSON, and why other values are refused. Each may also be null.
-var neutral = map[string]struct {
+var neutralFields = map[string]struct {
 	values []string
 	why    string
 }{
@@ -318,26 +318,27 @@ var neutral = map[string]struct {
 	"modalities": {[]string{`["text"]`}, "there is text only"}, "verbosity": {[]string{`"medium"`}, "ask for it in the prompt"},
 }
 
-// nothing are values with which an unknown field asks for nothing.
-var nothing = []string{"null", "false", "0", `""`, "[]", "{}"}
+// emptyValues are values with which an unknown field asks for nothing.
+var emptyValues = []string{"null", "false", "0", `""`, "[]", "{}"}
 
-// checkFields refuses fields that the request type does not have, unless they change nothing.
+// checkFields refuses fields that the request type does not have, unless they change nothing: a field of other servers
+// with one of the values that neutralFields lists, or an unknown one with an empty value.
 func checkFields(fields map[string]json.RawMessage, request reflect.Type) error {
-	known := slices.Clone(passedOver)
+	known := slices.Clone(ignoredFields)
 	for _, f := range reflect.VisibleFields(request) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && f.Tag.Get("toml") != "-" { // greedy is a temperature of 0
+		if name != "" && f.Tag.Get("toml") != "-" { // Sampling.Greedy has the tag: here a temperature of 0 says that
 			known = append(known, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		value := fields[name]
-		option, is := neutral[name]
+		option, is := neutralFields[name]
 		switch {
 		case slices.Contains(known, name):
 		case is && !isNull(value) && !isOneOf(value, option.values):
 			return invalid(name, "%s = %s: must be %s: %s", name, shortened(value), strings.Join(append(slices.Clone(option.values), "left out"), " or "), option.why)
-		case !is && !isOneOf(value, nothing):
+		case !is && !isOneOf(value, emptyValues):
 			return invalid(name, "the field %q is not known here", name)
 		}
 	}

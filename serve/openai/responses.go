@@ -69,13 +69,13 @@ func (q *responses) chat(items []inputItem) (chatBody, error) {
 	if err := b.setTools(q.Tools, q.Parallel == nil || *q.Parallel, "function"); err != nil {
 		return nil, err
 	}
-	var named struct {
+	var chosen struct {
 		Type string `json:"type"`
 		Name string `json:"name"`
 	}
-	b.set("tool_choice", q.Choice)
-	if strict.JSON(q.Choice, &named) == nil && named.Name != "" && named.Type == "function" {
-		b["tool_choice"] = choiceOf(named.Name)
+	b.set("tool_choice", q.Choice) // a text stays
+	if strict.JSON(q.Choice, &chosen) == nil && chosen.Name != "" && chosen.Type == "function" {
+		b["tool_choice"] = choiceOf(chosen.Name)
 	}
 	if format := q.Text.Format; format.Type == "json_schema" {
 		b["response_format"] = jsonFormat(format.Schema, format.Strict)
@@ -97,8 +97,8 @@ type inputItem struct {
 	Output    json.RawMessage `json:"output"`
 }
 
-// turnsOf returns the messages that items are. What the model thought, said and called without
-// another's message between is one message.
+// turnsOf returns the messages of a chat that items are. What the model thought, said and called, in this order and
+// without another's message between, is one message.
 func turnsOf(items []inputItem) (list []map[string]any, err error) {
 	for i, x := range items {
 		if x.Type == "" || x.Type == "message" && x.Role != "assistant" {
@@ -109,6 +109,7 @@ func turnsOf(items []inputItem) (list []map[string]any, err error) {
 			continue
 		}
 		n := len(list) - 1
+		// What the model said behind calls is a message of its own: in a message the calls come last.
 		if n < 0 || list[n]["role"] != "assistant" || x.Type != "function_call" && list[n]["tool_calls"] != nil {
 			list, n = append(list, map[string]any{"role": "assistant"}), n+1
 		}
@@ -148,7 +149,7 @@ func (c *conversations) respond(w http.ResponseWriter, r *http.Request, body []b
 			return invalid("input", "input must be a text or a list of items: %v", err)
 		}
 	}
-	items = slices.Clip(items)
+	items = slices.Clip(items) // append must not write behind the items that are kept
 	for _, x := range input {
 		if found, known := c.find(x.ID); known && x.Type == "item_reference" {
 			x = found[0]
@@ -165,10 +166,10 @@ func (c *conversations) respond(w http.ResponseWriter, r *http.Request, body []b
 	}
 	j.id = "resp_" + rand.Text()
 	f := &responsesForm{q: q, id: j.id}
-	f.events, j.form = f, f
+	f.events, j.form = f, f // f has the events of blocks, too
 	err = c.answer(w, r, j, stated)
 	if list := j.choices; err == nil && (q.Store == nil || *q.Store) && len(list) > 0 && list[0].finish != "" {
-		for n, b := range f.done {
+		for n, b := range f.done { // the blocks of the answer
 			items = append(items, f.asInput(n, b))
 		}
 		c.put(conversation{j.id, items, len(body)})
@@ -179,15 +180,15 @@ func (c *conversations) respond(w http.ResponseWriter, r *http.Request, body []b
 // conversations are the newest ones that requests may go on from, by the ids of responses.
 type conversations struct {
 	*Server
-	mu    sync.Mutex
-	kept  []conversation
-	bytes int
+	mu     sync.Mutex
+	newest []conversation
+	bytes  int
 }
 
 type conversation struct {
-	id    string
-	items []inputItem // with those of the response
-	size  int         // in bytes of the request that brought its newest ones
+	id           string
+	items        []inputItem // with those of the response
+	requestBytes int         // in bytes of the request that brought its newest ones
 }
 
 // maxConversations bounds the sizes of conversations together.
@@ -197,7 +198,7 @@ const maxConversations = 64 << 20
 func (c *conversations) find(id string) (items []inputItem, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, x := range c.kept {
+	for _, x := range c.newest {
 		if n := slices.IndexFunc(x.items, func(item inputItem) bool { return id != "" && item.ID == id }); n >= 0 {
 			return x.items[n : n+1], true
 		} else if x.id == id {
@@ -210,10 +211,10 @@ func (c *conversations) find(id string) (items []inputItem, known bool) {
 func (c *conversations) put(x conversation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.bytes += x.size; c.bytes > maxConversations; c.kept = c.kept[1:] {
-		c.bytes -= c.kept[0].size
+	for c.bytes += x.requestBytes; c.bytes > maxConversations; c.newest = c.newest[1:] {
+		c.bytes -= c.newest[0].requestBytes
 	}
-	c.kept = append(c.kept, x)
+	c.newest = append(c.newest, x)
 }
 
 // A responsesForm is the form of answers of /v1/responses.
@@ -225,7 +226,7 @@ type responsesForm struct {
 }
 
 // event is an event with its number.
-func (f *responsesForm) event(kind string, body map[string]any) sent {
+func (f *responsesForm) event(kind string, body map[string]any) streamEvent {
 	body["type"], body["sequence_number"] = kind, f.count
 	f.count++
 	return named(body)
@@ -287,17 +288,17 @@ func (f *responsesForm) finished(j *job) map[string]any {
 	return f.response(j, status, output)
 }
 
-func (f *responsesForm) opening(j *job) []sent {
+func (f *responsesForm) opening(j *job) []streamEvent {
 	x := f.response(j, "in_progress", []any{})
-	return []sent{f.event("response.created", map[string]any{"response": x}), f.event("response.in_progress", map[string]any{"response": x})}
+	return []streamEvent{f.event("response.created", map[string]any{"response": x}), f.event("response.in_progress", map[string]any{"response": x})}
 }
 
-func (f *responsesForm) closing(j *job) []sent {
+func (f *responsesForm) closing(j *job) []streamEvent {
 	x := f.finished(j)
-	return []sent{f.event("response."+x["status"].(string), map[string]any{"response": x})}
+	return []streamEvent{f.event("response."+x["status"].(string), map[string]any{"response": x})}
 }
 
-func (f *responsesForm) failed(why *failure) sent {
+func (f *responsesForm) failed(why *failure) streamEvent {
 	return f.event("error", map[string]any{"code": cmp.Or(why.code, why.kind), "message": why.message, "param": why.param})
 }
 
@@ -338,7 +339,7 @@ func (f *responsesForm) item(n int, b block, status string) map[string]any {
 }
 
 // part is an event about the text of item number n.
-func (f *responsesForm) part(kind string, n int, b block, more map[string]any) sent {
+func (f *responsesForm) part(kind string, n int, b block, more map[string]any) streamEvent {
 	more["item_id"], more["output_index"] = f.itemID(n, b), n
 	if b.kind != aCall {
 		more["content_index"] = 0
@@ -346,29 +347,29 @@ func (f *responsesForm) part(kind string, n int, b block, more map[string]any) s
 	return f.event("response."+kind, more)
 }
 
-func (f *responsesForm) begin(n int, b block) []sent {
+func (f *responsesForm) begin(n int, b block) []streamEvent {
 	item := f.item(n, b, "in_progress")
 	if b.kind == aCall {
-		return []sent{f.event("response.output_item.added", map[string]any{"output_index": n, "item": item})}
+		return []streamEvent{f.event("response.output_item.added", map[string]any{"output_index": n, "item": item})}
 	}
 	item["content"] = []any{}
-	return []sent{f.event("response.output_item.added", map[string]any{"output_index": n, "item": item}),
+	return []streamEvent{f.event("response.output_item.added", map[string]any{"output_index": n, "item": item}),
 		f.part("content_part.added", n, b, map[string]any{"part": textPart(b)})}
 }
 
 // textEvents begin the names of events about the text of a block.
 var textEvents = [...]string{aThought: "reasoning_text", aText: "output_text", aCall: "function_call_arguments"}
 
-func (f *responsesForm) add(n int, b block, text string) sent {
+func (f *responsesForm) add(n int, b block, text string) streamEvent {
 	return f.part(textEvents[b.kind]+".delta", n, b, map[string]any{"delta": text, "logprobs": []any{}})
 }
 
-func (f *responsesForm) end(n int, b block) []sent {
+func (f *responsesForm) end(n int, b block) []streamEvent {
 	whole := map[string]any{"text": b.text, "logprobs": []any{}}
 	if b.kind == aCall {
 		whole = map[string]any{"name": b.name, "arguments": b.text}
 	}
-	list := []sent{f.part(textEvents[b.kind]+".done", n, b, whole)}
+	list := []streamEvent{f.part(textEvents[b.kind]+".done", n, b, whole)}
 	if b.kind != aCall {
 		list = append(list, f.part("content_part.done", n, b, map[string]any{"part": textPart(b)}))
 	}

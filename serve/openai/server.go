@@ -2,8 +2,7 @@
 // streamed or whole, with the log-probs and ids of their tokens; and those of Anthropic's messages. What an API
 // asks for becomes a chat, and its form writes the answer. Concurrent requests are decoded together.
 //
-// An unsupported field that would change the samples is refused by its name;
-// docs/serving.md lists the supported ones.
+// An unsupported field that would change the samples is refused by its name; docs/serving.md lists the supported ones.
 package openai
 
 import (
@@ -43,8 +42,7 @@ type Options struct {
 	Key string
 	// SharePrefixes lets requests continue the prompts of other keys, too.
 	SharePrefixes bool
-	// Origins are the origins of web pages whose scripts may send requests, such as
-	// https://example.org; "*" means all.
+	// Origins are the origins of web pages whose scripts may send requests, such as https://example.org; "*" means all.
 	Origins []string
 	// Fatal reports whether an error of a request ends the Server; nil means none does.
 	Fatal func(error) bool
@@ -63,11 +61,11 @@ type Server struct {
 	Options
 	engine *engine
 	counts
-	served   atomic.Pointer[[]*Model] // models that requests may name
-	started  time.Time
-	requests atomic.Int64 // number of requests, for ids
-	open     atomic.Int64 // number of requests that are being answered
-	reading  atomic.Int64 // number of bytes of bodies being read, beyond the free ones
+	served       atomic.Pointer[[]*Model] // models that requests may name
+	started      time.Time
+	requests     atomic.Int64 // number of requests, for ids
+	openRequests atomic.Int64 // number of requests that are being answered
+	bodyBytes    atomic.Int64 // number of bytes of bodies being read, beyond the free ones
 }
 
 // patience is how long a client may take to read a piece, or to send a request.
@@ -75,7 +73,7 @@ const patience = 30 * time.Second
 
 // New makes a Server. It answers while Run runs.
 func New(o Options) (*Server, error) {
-	most := o.Queue
+	capacity := o.Queue
 	names := map[string]bool{}
 	for _, m := range o.Models {
 		if names[m.Name] {
@@ -85,14 +83,14 @@ func New(o Options) (*Server, error) {
 		if err := m.prepare(); err != nil {
 			return nil, err
 		}
-		most += m.Decoder.Slots()
+		capacity += m.Decoder.Slots()
 	}
 	if len(names) == 0 {
 		return nil, errors.New("openai: there is no model")
 	}
 	s := &Server{Options: o, started: time.Now()}
 	s.engine = &engine{models: slices.Clone(o.Models), commands: make(chan func()), ended: make(chan struct{}), fatal: o.Fatal}
-	s.engine.most.Store(int64(most))
+	s.engine.capacity.Store(int64(capacity))
 	s.setModels(o.Models)
 	s.registerCounts()
 	return s, nil
@@ -116,8 +114,8 @@ func showPage(w http.ResponseWriter, _ *http.Request) {
 	w.Write(page)
 }
 
-// elsewhere lists paths of other servers, with the alternative in onering.
-var elsewhere = map[string]string{
+// pathHints lists paths of other servers, with the alternative in onering.
+var pathHints = map[string]string{
 	"/responses": ": ask /v1/responses", "/messages": ": ask /v1/messages", "/chat/completions": ": ask /v1/chat/completions",
 	"/completions": ": ask /v1/completions", "/generate": ": ask /inference/v1/generate", "/v1/tokenize": ": ask /tokenize", "/v1/detokenize": ": ask /detokenize",
 }
@@ -151,16 +149,17 @@ func (s *Server) Handler() http.Handler {
 			refuse(w, r, &failure{status: http.StatusMethodNotAllowed, message: r.URL.Path + " takes " + method, kind: "invalid_request_error"})
 			return
 		}
-		missing := fmt.Sprintf("there is no path %q%s", r.URL.Path, elsewhere[r.URL.Path])
-		refuse(w, r, &failure{status: http.StatusNotFound, message: missing, kind: "invalid_request_error"})
+		message := fmt.Sprintf("there is no path %q%s", r.URL.Path, pathHints[r.URL.Path])
+		refuse(w, r, &failure{status: http.StatusNotFound, message: message, kind: "invalid_request_error"})
 	})
-	// net/http reads a body that its handler has not read before it answers, which must be bounded, too.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Also for requests without a handler: before net/http answers, it reads a body that nobody has read.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
-		if s.allowOrigin(w.Header(), r) {
+		if s.allowOrigin(w.Header(), r) { // the request asked for nothing else
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
+		// A slash at the end of a path changes nothing.
 		if path := strings.TrimRight(r.URL.Path, "/"); path != "" && path != r.URL.Path {
 			r = r.Clone(r.Context())
 			r.URL.Path, r.URL.RawPath = path, ""
@@ -226,17 +225,18 @@ const (
 	maxReading = 64 << 20
 )
 
-// readBody reads the body of a request.
+// readBody reads the body of a request by pieces of freeBody bytes. s.bodyBytes counts the complete pieces of all
+// bodies that are being read: small bodies have none, and large ones are refused where they would be too many.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var body bytes.Buffer
 	var reserved int64
-	defer func() { s.reading.Add(-reserved) }()
+	defer func() { s.bodyBytes.Add(-reserved) }()
 	for in := http.MaxBytesReader(w, r.Body, maxBody); ; {
 		_, err := io.CopyN(&body, in, freeBody)
 		var large *http.MaxBytesError
 		switch {
 		case err == io.EOF:
-			// The server reads on, to notice when the client goes away.
+			// Without a deadline: net/http reads on, to notice when the client goes away.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 			return body.Bytes(), nil
 		case errors.As(err, &large):
@@ -245,13 +245,14 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 			return nil, errSlow
 		}
 		reserved += freeBody
-		if s.reading.Add(freeBody) > maxReading {
+		if s.bodyBytes.Add(freeBody) > maxReading {
 			return nil, errFull
 		}
 	}
 }
 
-// withBody reads the body of a request and answers it, if there is room for another request.
+// withBody returns a handler that reads the body of a request and gives it to next, if there is room for another
+// request, and writes the error of either.
 func (s *Server) withBody(next func(w http.ResponseWriter, r *http.Request, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		// A page in a browser can send other types to any address, but not this one.
@@ -261,14 +262,13 @@ func (s *Server) withBody(next func(w http.ResponseWriter, r *http.Request, body
 		}
 		body, err := s.readBody(w, r)
 		if err == nil {
-			defer s.open.Add(-1)
+			defer s.openRequests.Add(-1)
 			err = errFull
-			if s.open.Add(1) <= s.engine.most.Load() {
+			if s.openRequests.Add(1) <= s.engine.capacity.Load() {
 				err = next(w, r, body)
 			}
 		}
-		// The context may have ended while the client still listens.
-		if err != nil {
+		if err != nil { // also if the context has ended: the client may listen all the same
 			refuse(w, r, failureOf(err))
 		}
 	}
@@ -323,8 +323,9 @@ func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
 	Write(w, http.StatusOK, m.card(s.started))
 }
 
-// blanks returns a function that sends a blank that has no meaning in answers of a type.
-func blanks(w http.ResponseWriter, kind, blank string) func() error {
+// keepAlive returns a function that sends a blank, a text without meaning in answers of the Content-Type kind. It fails
+// if the client has gone.
+func keepAlive(w http.ResponseWriter, kind, blank string) func() error {
 	return func() error {
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(patience))
@@ -372,23 +373,23 @@ type counts struct {
 	prompt, tokens prometheus.Counter
 }
 
-// registerCounts begins to count the server's work.
+// registerCounts makes the counters and gauges of /metrics, and their registry.
 func (s *Server) registerCounts() {
 	c := &s.counts
 	c.registry = prometheus.NewRegistry()
 	c.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	make := promauto.With(c.registry)
-	c.requests = make.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_requests_total", Help: "requests answered"}, []string{"path", "code"})
-	c.responses = make.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_responses_total", Help: "responses sampled to their end"},
+	factory := promauto.With(c.registry)
+	c.requests = factory.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_requests_total", Help: "requests answered"}, []string{"path", "code"})
+	c.responses = factory.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_responses_total", Help: "responses sampled to their end"},
 		[]string{"finish_reason"})
-	c.prompt = make.NewCounter(prometheus.CounterOpts{Name: "onering_serve_prompt_tokens_total", Help: "tokens of prompts that were taken"})
-	c.tokens = make.NewCounter(prometheus.CounterOpts{Name: "onering_serve_generated_tokens_total", Help: "tokens sampled"})
+	c.prompt = factory.NewCounter(prometheus.CounterOpts{Name: "onering_serve_prompt_tokens_total", Help: "tokens of prompts that were taken"})
+	c.tokens = factory.NewCounter(prometheus.CounterOpts{Name: "onering_serve_generated_tokens_total", Help: "tokens sampled"})
 	gauge := func(name, help string, value *atomic.Int64) {
-		make.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) })
+		factory.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) })
 	}
-	gauge("onering_serve_requests", "requests that are being answered", &s.open)
-	gauge("onering_serve_responses", "responses that are being sampled, or wait for a slot", &s.engine.taken)
-	gauge("onering_serve_room", "responses that may be sampled or wait at a time", &s.engine.most)
+	gauge("onering_serve_requests", "requests that are being answered", &s.openRequests)
+	gauge("onering_serve_responses", "responses that are being sampled, or wait for a slot", &s.engine.reserved)
+	gauge("onering_serve_room", "responses that may be sampled or wait at a time", &s.engine.capacity)
 }
 
 // add counts a token, or the end of a response.

@@ -369,7 +369,7 @@ func TestChoice(t *testing.T) {
 				break
 			}
 		}
-		if got != want[:at] || c.said.String() != got {
+		if got != want[:at] || c.text.String() != got {
 			t.Fatalf("%q cut at %q is %q, want %q", want, stops, got, want[:at])
 		}
 	})
@@ -551,19 +551,19 @@ func TestTrickle(t *testing.T) {
 	for range maxReading/maxBody + 1 {
 		begin(maxBody - 1)
 	}
-	for x.server.reading.Load() < maxReading-maxBody {
+	for x.server.bodyBytes.Load() < maxReading-maxBody {
 		time.Sleep(time.Millisecond)
 	}
 	x.post("/v1/completions", `{"prompt": "a", "max_tokens": 3}`, 200)
 	const large = 4 * freeBody
-	for x.server.reading.Load() < maxReading-large {
+	for x.server.bodyBytes.Load() < maxReading-large {
 		begin(large)
 		time.Sleep(time.Millisecond)
 	}
 	// A body that began late may be refused, and frees its bytes.
 	got := x.post("/v1/completions", strings.Repeat(" ", maxBody/2)+`{"prompt": "a", "max_tokens": 3}`, 429)
-	if got.Error.Code != "queue_full" || x.server.open.Load() != 0 {
-		t.Errorf("%+v, %d open", got.Error, x.server.open.Load())
+	if got.Error.Code != "queue_full" || x.server.openRequests.Load() != 0 {
+		t.Errorf("%+v, %d open", got.Error, x.server.openRequests.Load())
 	}
 }
 
@@ -639,7 +639,7 @@ func TestGone(t *testing.T) {
 		waiting <- err
 	}()
 	d.gate <- true
-	for x.server.engine.taken.Load() != 2 { // The test waits until the second request has its place.
+	for x.server.engine.reserved.Load() != 2 { // The test waits until the second request has its place.
 		time.Sleep(time.Millisecond)
 	}
 	if got := x.post("/v1/completions", `{"prompt": "a"}`, 429); got.Error.Code != "queue_full" {
@@ -651,7 +651,7 @@ func TestGone(t *testing.T) {
 	go func() { <-waiting }()
 	done := make(chan answered)
 	go func() {
-		for x.server.engine.taken.Load() != 0 {
+		for x.server.engine.reserved.Load() != 0 {
 			select {
 			case d.gate <- true:
 			case <-time.After(time.Millisecond):
@@ -727,7 +727,7 @@ func FuzzRequest(f *testing.F) {
 			if err != nil {
 				return
 			}
-			call := new(answer).newCall(c.options(m, way, nil), ids, 0, c.samples())
+			call := new(answer).newCall(c.options(m, way, nil), ids, 0, c.sampleCount())
 			if err := scheduler.Check(call); err != nil {
 				t.Errorf("%s: %v", body, err)
 			}
@@ -788,7 +788,7 @@ func TestFatal(t *testing.T) {
 			status, _ := x.ask("POST", "/v1/completions", request)
 			to <- status
 		}()
-		for s.engine.taken.Load() != held {
+		for s.engine.reserved.Load() != held {
 			time.Sleep(time.Millisecond)
 		}
 	}

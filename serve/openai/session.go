@@ -25,30 +25,30 @@ type Session struct {
 	// MaxTurns is the largest number of turns.
 	MaxTurns int
 
-	turns sync.Mutex    // held while a request is answered; guards the next two fields
-	count int           // number of turns
-	left  chan struct{} // closed at the end of the newest turn
+	turnLock  sync.Mutex    // held while a request is answered; guards the next two fields
+	turnCount int           // number of turns
+	turnEnded chan struct{} // closed at the end of the newest turn
 
 	// Only the engine changes these, between two steps.
-	segments []*segment
-	events   *answer       // events of the newest turn
-	ended    chan struct{} // the newest turn's left channel, until it is closed
-	over     bool
-	failed   error
+	segments     []*segment
+	newestEvents *answer       // events of the newest turn
+	openTurn     chan struct{} // the newest turn's turnEnded, until the engine closes it
+	closed       bool
+	failed       error
 }
 
 // A segment is a conversation that only grew.
 type segment struct {
-	prompt []int32
-	said   []heard // the messages of its newest request, and the answer
-	text   string  // text of a completion: the prompt and everything after it
-	call   *sampler.Call
-	model  *Model
-	reply  func(sampler.Observation) // continues after the newest turn; nil at the end
-	newest sampler.Response
-	told   bool   // the client has received the newest turn completely
-	unsaid string // the stop text of the newest turn, if the client did not receive it
-	whole  bool   // the text that the client received, with the unsaid, is everything that was sampled
+	prompt         []int32
+	messages       []clientMessage // the messages of its newest request, and the answer
+	text           string          // text of a completion that the client holds: the prompt and everything after it
+	call           *sampler.Call
+	model          *Model
+	resume         func(sampler.Observation) // continues after the newest turn; nil at the end
+	response       sampler.Response          // all turns that have ended
+	delivered      bool                      // the client has received the newest turn completely
+	hiddenStop     string                    // the stop text of the newest turn, if the client did not receive it
+	textIsComplete bool                      // the text that the client received, with hiddenStop, is everything that was sampled
 }
 
 // session returns the session of the key of a request, nil if there is none.
@@ -59,22 +59,22 @@ func (o *Options) session(r *http.Request) *Session {
 	return o.Sessions(KeyOf(r))
 }
 
-// converse answers a request of a session: it waits for the turn before, continues the newest segment if the
-// stated history does, or else begins a new one.
+// converse answers a request of an episode with one turn: it waits until the turn before has ended, continues the
+// newest segment if the history that the request states does, or else begins a new one, and writes the answer.
 func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j *job, stated func() history) error {
-	x.turns.Lock()
-	defer x.turns.Unlock()
+	x.turnLock.Lock()
+	defer x.turnLock.Unlock()
 	switch {
-	case j.samples() != 1 || len(j.prompts) != 1:
+	case j.sampleCount() != 1 || len(j.prompts) != 1:
 		return invalid("n", "an episode has one response to each of its requests")
-	case x.count == x.MaxTurns:
+	case x.turnCount == x.MaxTurns:
 		return &failure{status: http.StatusConflict, message: fmt.Sprintf("the episode has had its %d turns (environment.max_turns)", x.MaxTurns),
 			kind: "invalid_request_error", code: "episode_over"}
 	}
 	if err := s.engine.do(r.Context(), x.refusal); err != nil {
 		return err
 	}
-	if err := x.awaitTurn(r.Context()); err != nil {
+	if err := x.awaitTurn(r.Context()); err != nil { // a turn goes on after its client has gone
 		return err
 	}
 	h := stated()
@@ -84,12 +84,12 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	}
 	if seg != nil {
 		j.prompts[0] = slices.Concat(seg.tokens(), ids)
-		seg.told = false
-		if n := len(seg.said); n < len(h.messages) {
-			h.messages = slices.Concat(seg.said, h.messages[n:]) // with thoughts that the request may lack
+		seg.delivered = false // until noteTurn: a client that misses this turn cannot continue it
+		if n := len(seg.messages); n < len(h.messages) {
+			h.messages = slices.Concat(seg.messages, h.messages[n:]) // with thoughts that the request may lack
 		}
 	}
-	j.options.Steering = x.Options.Steering
+	j.options.Steering = x.Options.Steering // the choice is to read the turn by the options that it is sampled with
 	if err := x.checkConstraint(j); err != nil {
 		return err
 	}
@@ -97,24 +97,24 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	j.choices = []*choice{c}
 	events, ended := new(answer), make(chan struct{})
 	if err := s.engine.do(r.Context(), func() error {
-		if err := x.refusal(); err != nil {
+		if err := x.refusal(); err != nil { // again: the episode may have ended meanwhile
 			return err
 		}
-		x.events, x.ended = events, ended
+		x.newestEvents, x.openTurn = events, ended
 		if seg == nil {
 			return x.begin(s.engine, j)
 		}
 		x.applyRequest(&seg.call.Options, j)
-		seg.reply(sampler.Observation{IDs: ids, TurnTokens: seg.call.TurnTokens})
+		seg.resume(sampler.Observation{IDs: ids, TurnTokens: seg.call.TurnTokens})
 		return nil
 	}); err != nil {
 		return err
 	}
-	x.count, x.left = x.count+1, ended
+	x.turnCount, x.turnEnded = x.turnCount+1, ended
 	s.prompt.Add(float64(len(ids)))
 	seg = x.segments[len(x.segments)-1]
 	seg.text = h.text
-	if err = j.writeResponses(w, r, events, 1); err == nil && c.finish != "" {
+	if err = j.writeResponses(w, r, events, 1); err == nil && c.finish != "" { // "": the client of a stream has gone
 		seg.noteTurn(j, c, h)
 	}
 	return err
@@ -139,34 +139,34 @@ func (x *Session) checkConstraint(j *job) error {
 	return nil
 }
 
-// noteTurn notes the newest turn as its client has received it.
+// noteTurn notes the newest turn as its client has received it, for the next request's history: c is the answer to
+// the request of j, which stated h.
 func (g *segment) noteTurn(j *job, c *choice, h history) {
-	g.told = true
-	g.said = append(slices.Clone(h.messages), comparableMessage("assistant", c.thought.String(), c.said.String(), c.calls))
-	g.text += c.said.String()
-	g.unsaid = g.newest.Stop
+	g.delivered = true
+	g.messages = append(slices.Clone(h.messages), comparableMessage("assistant", c.thought.String(), c.text.String(), c.calls))
+	g.text += c.text.String()
+	g.hiddenStop = g.response.Stop
 	if j.WithStop {
-		g.unsaid = ""
+		g.hiddenStop = ""
 	}
-	g.whole = h.encode != nil && j.model.Tokenizer.Decode(c.ids, true) == c.said.String()+g.unsaid
+	g.textIsComplete = h.encodeMore != nil && j.model.Tokenizer.Decode(c.ids, true) == c.text.String()+g.hiddenStop
 }
 
 // refusal says why the episode may have no further turn. The engine calls it.
 func (x *Session) refusal() error {
-	if x.over {
+	if x.closed {
 		return errOver
 	}
 	return x.failed
 }
 
-// awaitTurn waits for the end of a turn whose request has gone, and may have taken the
-// engine's events about that end.
+// awaitTurn waits for the end of a turn whose request has gone, and may have taken the engine's events about that end.
 func (x *Session) awaitTurn(ctx context.Context) error {
-	if x.left == nil {
+	if x.turnEnded == nil {
 		return nil
 	}
 	select {
-	case <-x.left:
+	case <-x.turnEnded:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -175,13 +175,13 @@ func (x *Session) awaitTurn(ctx context.Context) error {
 
 // update updates the newest turn from an event. The engine calls it.
 func (x *Session) update(e event) {
-	if x.events == nil {
+	if x.newestEvents == nil {
 		return
 	}
-	x.events.Add(e)
-	if (e.finish != "" || e.err != nil) && x.ended != nil {
-		close(x.ended)
-		x.ended = nil
+	x.newestEvents.Add(e)
+	if (e.finish != "" || e.err != nil) && x.openTurn != nil {
+		close(x.openTurn)
+		x.openTurn = nil
 	}
 }
 
@@ -190,41 +190,43 @@ var errOver = &failure{http.StatusConflict, "the episode of this key has ended",
 
 // A history is the conversation so far, as a request states it.
 type history struct {
-	messages []heard                          // messages of a chat
-	text     string                           // text of a completion
-	ids      []int32                          // ids of a completion in ids
-	further  func(after int) ([]int32, error) // for a chat: the template's text after message number after-1
-	encode   func(text string) ([]int32, error)
+	messages    []clientMessage                  // messages of a chat
+	text        string                           // text of a completion
+	ids         []int32                          // ids of a completion in ids
+	tokensAfter func(after int) ([]int32, error) // for a chat: the template's text after message number after-1
+	encodeMore  func(text string) ([]int32, error)
 }
 
-// continuedSegment returns the newest segment if a history continues it, and the tokens that follow.
+// continuedSegment returns the newest segment if a history continues it, and the tokens that follow; nil if none is
+// continued. The history repeats, beyond doubt, the segment's messages, its ids or its text.
 func (x *Session) continuedSegment(h history) (*segment, []int32, error) {
 	if len(x.segments) == 0 {
 		return nil, nil, nil
 	}
 	seg := x.segments[len(x.segments)-1]
-	if seg.reply == nil || !seg.told {
+	if seg.resume == nil || !seg.delivered {
 		return nil, nil, nil // the segment is full, or its client has not read the last turn
 	}
 	var ids []int32
 	var err error
-	switch n := len(seg.said); {
-	case h.further != nil && n > 0 && len(h.messages) > n && slices.EqualFunc(h.messages[:n], seg.said, heard.matches):
-		ids, err = h.further(n)
-		ids = tokenize.After(seg.newest.IDs[len(seg.newest.IDs)-1], x.Options.EOS, ids)
+	switch n := len(seg.messages); {
+	case h.tokensAfter != nil && n > 0 && len(h.messages) > n && slices.EqualFunc(h.messages[:n], seg.messages, clientMessage.matches):
+		ids, err = h.tokensAfter(n)
+		// The template's text may begin with the end token that the policy has sampled.
+		ids = tokenize.After(seg.response.IDs[len(seg.response.IDs)-1], x.Options.EOS, ids)
 	case h.ids != nil:
 		all := seg.tokens()
 		if len(h.ids) <= len(all) || !slices.Equal(h.ids[:len(all)], all) {
 			return nil, nil, nil
 		}
 		ids = h.ids[len(all):]
-	case h.encode != nil && seg.text != "" && len(h.text) > len(seg.text) && strings.HasPrefix(h.text, seg.text):
+	case h.encodeMore != nil && seg.text != "" && len(h.text) > len(seg.text) && strings.HasPrefix(h.text, seg.text):
 		// The policy sampled the stop text, which its client did not receive.
-		rest, is := strings.CutPrefix(h.text[len(seg.text):], seg.unsaid)
-		if !is || !seg.whole {
+		rest, is := strings.CutPrefix(h.text[len(seg.text):], seg.hiddenStop)
+		if !is || !seg.textIsComplete {
 			return nil, nil, nil
 		}
-		ids, err = h.encode(rest)
+		ids, err = h.encodeMore(rest)
 	default:
 		return nil, nil, nil
 	}
@@ -236,7 +238,7 @@ func (x *Session) continuedSegment(h history) (*segment, []int32, error) {
 
 // tokens returns the segment's tokens until the end of its newest turn.
 func (g *segment) tokens() []int32 {
-	all, _ := g.newest.Tokens()
+	all, _ := g.response.Tokens()
 	return slices.Concat(g.prompt, all)
 }
 
@@ -252,7 +254,8 @@ func (x *Session) applyRequest(o *sampler.Options, j *job) {
 	}
 }
 
-// begin begins a segment with the prompt of a job.
+// begin begins a segment with the prompt of a job; its tokens and turns become events of the newest turn. The engine
+// calls it.
 func (x *Session) begin(e *engine, j *job) error {
 	before := x.segments
 	if n := len(before); n > 0 {
@@ -265,24 +268,25 @@ func (x *Session) begin(e *engine, j *job) error {
 	o := x.Options
 	x.applyRequest(&o, j)
 	o.Token = func(t sampler.Token) { x.update(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
-	o.Turn = func(r sampler.Response, reply func(sampler.Observation)) {
-		g.newest, g.reply = r, reply
+	o.Turn = func(r sampler.Response, resume func(sampler.Observation)) {
+		g.response, g.resume = r, resume
 		x.update(event{finish: r.Finish, stop: r.Stop})
 	}
-	g.call = &sampler.Call{Options: o, Request: q, Done: func(r sampler.Response) { o.Turn(r, nil) }, Failed: func(err error) {
+	done := func(r sampler.Response) { o.Turn(r, nil) } // nil: no turn can follow in this segment
+	g.call = &sampler.Call{Options: o, Request: q, Done: done, Failed: func(err error) {
 		x.failed = cmp.Or(x.failed, err)
 		x.update(event{err: err})
 	}}
-	if err := j.model.scheduler.Add(e.watched(g.call)); err != nil {
+	if err := j.model.scheduler.Add(e.stopOnFatal(g.call)); err != nil {
 		return err
 	}
-	release(before)
+	freeSlots(before) // not earlier: a prompt that Add refuses changes nothing
 	x.segments = append(before, g)
 	return nil
 }
 
-// release frees the slots of waiting segments.
-func release(list []*segment) {
+// freeSlots frees the slots of waiting segments.
+func freeSlots(list []*segment) {
 	for _, g := range list {
 		if g.call != nil {
 			g.model.scheduler.Cancel(g.call)
@@ -291,18 +295,17 @@ func release(list []*segment) {
 	}
 }
 
-// End ends the episode and refuses further requests. It returns the segments: the turns
-// that have ended, in order.
+// End ends the episode and refuses further requests. It returns the segments: the turns that have ended, in order.
 func (x *Session) End(s *Server) (segments []sampler.Segment, err error) {
 	stopped := s.engine.do(context.Background(), func() error {
-		x.over, err = true, x.failed
-		release(x.segments)
+		x.closed, err = true, x.failed
+		freeSlots(x.segments)
 		for _, g := range x.segments {
-			if len(g.newest.IDs) > 0 {
-				segments = append(segments, sampler.Segment{Prompt: g.prompt, Response: g.newest})
+			if len(g.response.IDs) > 0 {
+				segments = append(segments, sampler.Segment{Prompt: g.prompt, Response: g.response})
 			}
 		}
-		x.update(event{err: errOver}) // tell a request that is being answered
+		x.update(event{err: errOver}) // for a request that is being answered
 		return nil
 	})
 	return segments, cmp.Or(err, stopped)

@@ -188,7 +188,11 @@ func TestSessionDying(t *testing.T) {
 			}
 		}()
 		for over := false; !over; {
-			if err := x.server.engine.do(context.Background(), func() error { over = len(episode.segments) > 0 && episode.segments[0].newest.Finish != ""; return nil }); err != nil {
+			look := func() error {
+				over = len(episode.segments) > 0 && episode.segments[0].response.Finish != ""
+				return nil
+			}
+			if err := x.server.engine.do(context.Background(), look); err != nil {
 				t.Error(err)
 				return
 			}

@@ -61,14 +61,14 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 		return err
 	}
 	j.id = cmp.Or(g.RequestID, j.id)
-	if p.Logprobs != nil && *p.Logprobs > 1 {
+	if p.Logprobs != nil && *p.Logprobs > 1 { // 1 asks for the sampled token alone
 		j.top = *p.Logprobs
 	}
-	j.prompts, j.bare, j.logprobs, j.ReturnTokenIDs = [][]int32{g.IDs}, true, p.Logprobs != nil, true
+	j.prompts, j.idsOnly, j.logprobs, j.ReturnTokenIDs = [][]int32{g.IDs}, true, p.Logprobs != nil, true
 	if err := j.model.checkIDs(g.IDs, "token_ids"); err != nil {
 		return err
 	}
-	if err := j.setSampling(s.MaxTokens, s.MaxTokens, nil, toolChoice{}); err != nil {
+	if err := j.setSampling(s.MaxTokens, s.MaxTokens, nil, toolChoice{}); err != nil { // no template, no tools
 		return err
 	}
 	return s.answer(w, r, j, func() history { return history{ids: g.IDs} })
@@ -89,7 +89,7 @@ type tokenizing struct {
 	Names  bool    `json:"return_token_strs"`
 }
 
-// tokenize answers POST /tokenize.
+// tokenize answers POST /tokenize with the ids of a text or of a chat's prompt, and their names if asked for.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var q tokenizing
 	m, err := withTokenizer(parse(body, &q, &q.common, s.modelFinder(r)))
