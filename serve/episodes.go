@@ -23,19 +23,18 @@ import (
 	"onering/serve/openai"
 )
 
-// Episodes lets programs, such as agents that know nothing of training, play episodes with
-// the policy in training. Each episode has an API key, with which a program uses the run as
-// a server of OpenAI's API; package openai answers. POST /rl/start begins an episode,
-// /rl/reward states its reward, /rl/end ends it. A reward is told with a second key, since
+// Episodes lets programs, such as agents that know nothing of training, play episodes with the policy in training. Each
+// episode has an API key, with which a program uses the run as a server of OpenAI's API; package openai answers. POST
+// /rl/start begins an episode, /rl/reward states its reward, /rl/end ends it. A reward is told with a second key, since
 // what an agent starts may know the first. Episodes is the environment.Driver of programs.
 type Episodes struct {
-	name    string
-	key     string   // the key of programs that begin episodes; "" for none
-	command []string // the command that is run for each episode; nil to wait for programs
-	url     string   // the address for programs
-	stop    func()
-	log     *slog.Logger
-	unpaid  sync.Once // the log says once that a reward was told with a key that only asks
+	name      string
+	key       string   // the key of programs that begin episodes; "" for none
+	command   []string // the command that is run for each episode; nil to wait for programs
+	url       string   // the address for programs
+	stop      func()
+	log       *slog.Logger
+	warnOfKey sync.Once // the log says once that a reward was told with a key that only asks
 
 	mu      sync.Mutex
 	round   *round        // the round in progress; nil between two rounds
@@ -73,7 +72,7 @@ func (d *Episodes) set(r *round, closed bool) {
 	d.changed = make(chan struct{})
 }
 
-// waitForRound waits for a round other than one; nil if ctx or the run ends before.
+// waitForRound waits for a round that is not other, which may be nil, and returns it; nil if ctx or the run ends before.
 func (d *Episodes) waitForRound(ctx context.Context, other *round) *round {
 	for {
 		d.mu.Lock()
@@ -112,13 +111,13 @@ func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(en
 	r := &round{Episodes: d, drive: x, keys: map[string]*episode{}}
 	for i, q := range x.Requests {
 		for k := range q.Samples {
-			r.left = append(r.left, r.episode(i, k))
+			r.unbegun = append(r.unbegun, r.episode(i, k))
 		}
 	}
 	model := &openai.Model{Name: d.name, Tokenizer: x.Prompter.Tokenizer, Template: x.Prompter.Template, Sampling: x.Options.Sampling, EOS: x.EOS,
 		Vocab: x.Prompter.Tokenizer.VocabSize(), Decoder: x.Decoder}
 	r.server, err = openai.New(openai.Options{Models: []*openai.Model{model}, MaxTokens: x.Options.MaxNewTokens,
-		Queue: len(r.left) + waiting, Key: d.key, Sessions: r.session})
+		Queue: len(r.unbegun) + moreWaiting, Key: d.key, Sessions: r.session})
 	if err != nil {
 		return stats, err
 	}
@@ -126,13 +125,14 @@ func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(en
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	failed := make(chan error, 1)
+	// Decoding outlives ctx: play ends the episodes' sessions between two steps of the decoder.
 	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		failed <- r.server.Run(decoding)
 		stop() // without it no request is answered
 	}()
 	d.set(r, false)
-	go r.wait(ctx, len(r.left), 3*time.Second)
+	go r.logUnbegun(ctx, len(r.unbegun), 3*time.Second)
 	stats = r.play(ctx, ended)
 	d.set(nil, false)
 	err = ctx.Err()
@@ -143,16 +143,16 @@ func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(en
 	return stats, err
 }
 
-// wait says, more and more seldom, how many of all episodes have begun, until all have or ctx ends.
-func (r *round) wait(ctx context.Context, all int, often time.Duration) {
-	for ; ; often *= 3 {
+// logUnbegun logs, after pauses that grow threefold, how many of all episodes have begun, until all have or ctx ends.
+func (r *round) logUnbegun(ctx context.Context, all int, pause time.Duration) {
+	for ; ; pause *= 3 {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(often):
+		case <-time.After(pause):
 		}
 		r.mu.Lock()
-		left := len(r.left)
+		left := len(r.unbegun)
 		r.mu.Unlock()
 		if left == 0 {
 			return
@@ -162,7 +162,7 @@ func (r *round) wait(ctx context.Context, all int, often time.Duration) {
 }
 
 // waiting is how many responses may wait for a slot besides the episodes.
-const waiting = 64
+const moreWaiting = 64
 
 // episodeKey begins the API keys of episodes.
 const episodeKey = "sk-onering-"
@@ -174,35 +174,34 @@ type round struct {
 	server  *openai.Server
 	handler http.Handler
 
-	mu   sync.Mutex
-	keys map[string]*episode // episodes that have begun, by each of their keys
-	left []*episode          // episodes that have not begun
+	mu      sync.Mutex
+	keys    map[string]*episode // episodes that have begun, by each of their keys
+	unbegun []*episode          // episodes that have not begun
 }
 
 // An episode is one that a program plays with a key.
 type episode struct {
 	environment.Start
-	request int
-	key     string // with which the policy is asked
-	pays    string // with which rewards are told
-	both    bool   // key pays, too
-	session *openai.Session
-	begun   chan struct{} // has an element once a program has taken the episode
-	ended   context.Context
-	end     func() // ends ended: the program says that the episode is over
+	request       int
+	key           string // with which the policy is asked
+	rewardKey     string // with which rewards are told
+	oneKeyForBoth bool   // rewards may be told with key, too
+	session       *openai.Session
+	begun         chan struct{} // has an element once a program has taken the episode, and until await has seen that
+	ended         context.Context
+	end           func() // ends ended: the program says that the episode is over
 
 	mu     sync.Mutex
 	reward *float64 // nil until the program states one
 }
 
-// episode makes the episode of a sample of a request.
+// episode makes the episode of sample k of a request: its keys, and a session that samples as the round does.
 func (r *round) episode(request, k int) *episode {
 	g, q := r.drive.Groups[request], r.drive.Requests[request]
-	e := &episode{Start: g.Start, request: request, key: episodeKey + rand.Text(), pays: episodeKey + rand.Text(), begun: make(chan struct{}, 1)}
+	e := &episode{Start: g.Start, request: request, key: episodeKey + rand.Text(), rewardKey: episodeKey + rand.Text(), begun: make(chan struct{}, 1)}
 	e.ended, e.end = context.WithCancel(context.Background())
 	e.Sample = g.Number(k)
-	o := r.drive.Options
-	o.Token, o.Turn, o.DropLong = nil, nil, false
+	o := r.drive.Options // the session sets its functions
 	if q.LastGreedy && k == q.Samples-1 {
 		o.Greedy = true
 	}
@@ -220,20 +219,20 @@ func (r *round) session(key string) *openai.Session {
 	return nil
 }
 
-// begin takes the next episode; nil if all have begun. both says whether the key that asks
-// also pays.
-func (r *round) begin(both bool) *episode {
+// begin takes the next episode for a program; nil if all have begun. both says whether rewards may be told with the
+// key that asks, too.
+func (r *round) begin(oneKeyForBoth bool) *episode {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.left) == 0 {
+	if len(r.unbegun) == 0 {
 		return nil
 	}
-	e := r.left[0]
-	r.left = r.left[1:]
-	r.keys[e.key], r.keys[e.pays], e.both = e, e, both
+	e := r.unbegun[0]
+	r.unbegun = r.unbegun[1:]
+	r.keys[e.key], r.keys[e.rewardKey], e.oneKeyForBoth = e, e, oneKeyForBoth
 	select {
 	case e.begun <- struct{}{}:
-	default:
+	default: // it was begun before, and put back
 	}
 	return e
 }
@@ -243,17 +242,18 @@ func (r *round) putBack(e *episode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.keys, e.key)
-	delete(r.keys, e.pays)
-	r.left = append(r.left, e)
+	delete(r.keys, e.rewardKey)
+	r.unbegun = append(r.unbegun, e)
 }
 
-// play plays all episodes and reports each that has ended.
+// play plays all episodes and reports each that has ended: it waits for programs, or runs the command for each episode,
+// AtOnce at a time.
 func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats sampler.Stats) {
-	var told sync.Mutex
+	var reporting sync.Mutex
 	finish := func(e *episode, err error) {
 		x := r.finish(e, err)
-		told.Lock()
-		defer told.Unlock()
+		reporting.Lock()
+		defer reporting.Unlock()
 		for _, s := range x.Segments {
 			stats.Tokens += len(s.IDs)
 			stats.PrefillTokens += len(s.Prompt)
@@ -263,26 +263,25 @@ func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats
 	}
 	stats.Slots = r.drive.Decoder.Slots()
 	var programs sync.WaitGroup
-	defer programs.Wait()
+	defer programs.Wait() // the programs add to stats until they end
 	if len(r.command) == 0 {
-		for _, e := range slices.Clone(r.left) {
+		for _, e := range slices.Clone(r.unbegun) {
 			programs.Go(func() { finish(e, r.await(ctx, e)) })
 		}
 		return stats
 	}
-	for range min(r.drive.AtOnce, len(r.left)) {
+	for range min(r.drive.AtOnce, len(r.unbegun)) {
 		programs.Go(func() {
-			// A program that the run starts has another key for rewards.
-			for e := r.begin(false); e != nil && ctx.Err() == nil; e = r.begin(false) {
+			const bothKeys = false // a program that the run starts has another key for rewards
+			for e := r.begin(bothKeys); e != nil && ctx.Err() == nil; e = r.begin(bothKeys) {
 				finish(e, r.run(ctx, e))
 			}
 		})
 	}
-	programs.Wait()
 	return stats
 }
 
-// await waits for the end of an episode that a program begins.
+// await waits until a program begins an episode and ends it. An error says why it has not.
 func (r *round) await(ctx context.Context, e *episode) error {
 	select {
 	case <-e.begun:
@@ -308,7 +307,7 @@ func (r *round) run(ctx context.Context, e *episode) error {
 	_, err = process.Run(ctx, r.command, nil, process.Limits{Seconds: r.drive.EpisodeSeconds, Output: mostOutput, Environment: []string{
 		"OPENAI_BASE_URL=" + r.url, "OPENAI_API_KEY=" + e.key, "OPENAI_MODEL=" + r.name,
 		"ANTHROPIC_BASE_URL=" + strings.TrimSuffix(r.url, "/v1"), "ANTHROPIC_API_KEY=" + e.key, "ANTHROPIC_MODEL=" + r.name, "ONERING_PROBLEM=" + string(problem),
-	}, Secret: e.pays, SecretName: "ONERING_REWARD_FD"})
+	}, Secret: e.rewardKey, SecretName: "ONERING_REWARD_FD"})
 	if e.ended.Err() != nil && ctx.Err() == nil {
 		return nil // the program may do as it likes after the end of its episode
 	}
@@ -318,15 +317,16 @@ func (r *round) run(ctx context.Context, e *episode) error {
 // mostOutput is how many bytes a program may print in an episode.
 const mostOutput = 1 << 20
 
-// finish ends an episode and reports its result.
+// finish ends an episode, which failed if err is not nil, and returns its result: what was sampled and its reward. The
+// last turn has the reward, as nobody knows which one earned it; NaN says that the others have none.
 func (r *round) finish(e *episode, err error) environment.Driven {
 	r.mu.Lock()
-	r.left = slices.DeleteFunc(r.left, func(x *episode) bool { return x == e })
+	r.unbegun = slices.DeleteFunc(r.unbegun, func(x *episode) bool { return x == e })
 	r.mu.Unlock()
 	segments, failed := e.session.End(r.server)
 	x := environment.Driven{Request: e.request, Sample: e.Sample, Segments: segments}
-	if g := r.drive.Groups[e.request]; g.Samples != nil {
-		x.Sample = slices.Index(g.Samples, e.Sample)
+	if g := r.drive.Groups[e.request]; g.Samples != nil { // the request has only these samples of its problem
+		x.Sample = slices.Index(g.Samples, e.Sample) // back to the number in the request
 	}
 	if err = errors.Join(err, failed); err == nil && len(segments) == 0 {
 		err = errors.New("the program has asked for nothing")
@@ -338,7 +338,7 @@ func (r *round) finish(e *episode, err error) environment.Driven {
 	defer e.mu.Unlock()
 	if n := len(segments); e.reward != nil && n > 0 {
 		x.Rewards = slices.Repeat([]float64{math.NaN()}, len(segments[n-1].Observed)+1)
-		x.Rewards[len(x.Rewards)-1] = *e.reward // the turn that earned it is unknown
+		x.Rewards[len(x.Rewards)-1] = *e.reward
 	}
 	return x
 }
@@ -360,11 +360,11 @@ func problemOf(e *episode) problem {
 	return p
 }
 
-// routes routes the paths of episodes; the server answers all others.
+// routes routes the paths of episodes; the server of OpenAI's API answers all others.
 func (r *round) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /rl/start", r.start)
-	mux.HandleFunc("POST /rl/reward", r.handleEpisode(func(e *episode, key string) bool { return key == e.pays || e.both }, func(e *episode, body []byte) error {
+	mux.HandleFunc("POST /rl/reward", r.handleEpisode(func(e *episode, key string) bool { return key == e.rewardKey || e.oneKeyForBoth }, func(e *episode, body []byte) error {
 		var said struct {
 			Reward *float64 `json:"reward"`
 		}
@@ -399,7 +399,8 @@ func (r *round) routes() http.Handler {
 	return mux
 }
 
-// start begins an episode for a program that has come, in this round or in one that follows.
+// start answers POST /rl/start: it begins an episode for a program, in this round or, if all of its episodes have
+// begun, in one that follows, and gives the program the episode's keys and problem.
 func (r *round) start(w http.ResponseWriter, q *http.Request) {
 	if !r.server.HasKey(q) {
 		openai.Refuse(w, http.StatusUnauthorized, "an episode begins with the key of --api-key-env, as Authorization: Bearer KEY")
@@ -420,26 +421,26 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 		openai.Refuse(w, http.StatusBadRequest, `the body must be {}, or {"reward_key": true} for a key of its own to tell rewards with`)
 		return
 	}
-	now, e := r, r.begin(!asked.RewardKey)
+	now, e := r, r.begin(!asked.RewardKey) // nil if all episodes of the round have begun
 	for ; e == nil; e = now.begin(!asked.RewardKey) {
 		if now = r.waitForRound(q.Context(), now); now == nil {
 			openai.Refuse(w, http.StatusGone, "the run has ended: there are no more episodes")
 			return
 		}
 	}
-	if q.Context().Err() != nil {
+	if q.Context().Err() != nil { // the program has gone
 		now.putBack(e)
 		return
 	}
 	answer := map[string]any{"api_key": e.key, "base_url": r.url, "model": r.name, "problem": problemOf(e)}
 	if asked.RewardKey {
-		answer["reward_key"] = e.pays
+		answer["reward_key"] = e.rewardKey
 	}
 	openai.Write(w, http.StatusOK, answer)
 }
 
-// episodeOf returns the episode of the key that a request came with, or refuses the request, also
-// if the key is the wrong one of the episode's two.
+// episodeOf returns the episode of the key that a request came with, or refuses the request and returns nil: also if
+// the key is the wrong one of the episode's two, as right tells, or the episode has ended.
 func (r *round) episodeOf(w http.ResponseWriter, q *http.Request, right func(e *episode, key string) bool) *episode {
 	r.mu.Lock()
 	key := openai.KeyOf(q)
@@ -448,10 +449,10 @@ func (r *round) episodeOf(w http.ResponseWriter, q *http.Request, right func(e *
 	switch {
 	case e == nil:
 		openai.Refuse(w, http.StatusUnauthorized, "the key is that of no episode of this round: send what /rl/start gave as Authorization: Bearer KEY")
-	case !right(e, key) && key == e.pays:
+	case !right(e, key) && key == e.rewardKey:
 		openai.Refuse(w, http.StatusForbidden, "this key tells the reward of its episode: ask with the episode's other one")
 	case !right(e, key):
-		r.unpaid.Do(func() {
+		r.warnOfKey.Do(func() { // the log says it once
 			slog.Warn("a reward was told with the key that asks, which others may know, and does not count: the key for " +
 				"rewards is read from the descriptor that ONERING_REWARD_FD names")
 		})
@@ -465,7 +466,8 @@ func (r *round) episodeOf(w http.ResponseWriter, q *http.Request, right func(e *
 	return nil
 }
 
-// handleEpisode handles a request about the episode of its key, which has to be right.
+// handleEpisode returns the handler of requests about the episode of their key: do gets the body. right says whether
+// the key may do it; see episodeOf.
 func (r *round) handleEpisode(right func(e *episode, key string) bool, do func(e *episode, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		e := r.episodeOf(w, q, right)

@@ -70,8 +70,8 @@ func Address(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// NewServer returns a server of a handler for an address. Without a key, a server on a local
-// address answers only local requests, and the log warns about a server on another address.
+// NewServer returns a server of a handler for an address. If the handler asks for no key (keyed is false), a server on
+// a local address answers only local requests, and about one on another address the log has the warning danger.
 func NewServer(handler http.Handler, at net.Addr, keyed bool, danger string, log *slog.Logger) *http.Server {
 	switch local := isLoopback(at.String()); {
 	case keyed:
@@ -104,9 +104,8 @@ func serveOn(listener net.Listener, handler http.Handler, keyed bool, danger str
 	}
 }
 
-// Start listens on addr, which has the form that Address returns, and serves the status
-// of a run until Close. rounds is the number of rounds of the run. Start logs a warning
-// if other machines can reach the address.
+// Start listens on addr, which has the form that Address returns, and serves the status of a run until Close. rounds is
+// the number of rounds of the run. Start logs a warning if other machines can reach the address.
 func Start(addr string, rounds int) (*Status, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -119,8 +118,7 @@ func Start(addr string, rounds int) (*Status, error) {
 	return s, nil
 }
 
-// Close stops listening. It waits at most one second for open requests, so that a
-// profile may end early.
+// Close stops listening. It waits at most one second for open requests, so that a profile may end early.
 func (s *Status) Close() { s.stop() }
 
 // handler returns the handler of all pages.
@@ -212,8 +210,7 @@ func (s *Status) Record(r metrics.Record) {
 	})
 }
 
-// metricName converts the name of a metric for Prometheus: response_length/mean becomes
-// onering_response_length_mean.
+// metricName converts the name of a metric for Prometheus: response_length/mean becomes onering_response_length_mean.
 func metricName(name string) string {
 	return "onering_" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
