@@ -1,10 +1,9 @@
 // Package environment says what a policy talks to in an episode of several turns: the Environment interface,
 // the registry of environments by name, and the Player that training and evaluation share.
 //
-// An environment answers what the policy writes: with the result of a tool, the next state
-// of a game, the words of a user. Each lives in a folder of its own and registers itself;
-// environment/all imports them all. The [environment] section of a run file names the one
-// that a run plays in. Without one a response is a single turn.
+// An environment answers what the policy writes: with the result of a tool, the next state of a game, the words of a
+// user. Each lives in a folder of its own and registers itself; environment/all imports them all. The [environment]
+// section of a run file names the one that a run plays in. Without one a response is a single turn.
 package environment
 
 import (
@@ -57,8 +56,7 @@ type Start struct {
 
 // An Episode is one conversation between the policy and the environment. It may be an Opener.
 type Episode interface {
-	// Step receives what the policy has written, and returns what follows. An error ends
-	// the episode without a grade.
+	// Step receives what the policy has written, and returns what follows. An error ends the episode without a grade.
 	Step(ctx context.Context, t Turn) (Observation, error)
 	// Close ends the episode, whether it is done or not. Close is called once, perhaps
 	// before a Step that was cut off has returned.
@@ -79,9 +77,8 @@ type Call = tools.Call
 
 // An Observation is the text that the policy reads after its turn.
 type Observation struct {
-	// Messages are appended as the chat template writes them, with the role tool or user;
-	// only their Role and Content are read. There is at least one unless Done. Without a
-	// chat template their contents are appended unchanged.
+	// Messages are appended as the chat template writes them, with the role tool or user; only their Role and Content
+	// are read. There is at least one unless Done. Without a chat template their contents are appended unchanged.
 	Messages []tokenize.Message `json:"messages,omitempty"`
 	// Reward is what the turn earned, nil if the environment does not say. The rewards of its turns add up to
 	// that of the episode. If no turn has one, the run's [reward] grades the last turn.
@@ -125,8 +122,7 @@ type Holder interface {
 	Holds() bool
 }
 
-// ErrFull is wrapped by the error of Begin of an environment that has no room for another
-// episode until one is closed.
+// ErrFull is wrapped by the error of Begin of an environment that has no room for another episode until one is closed.
 var ErrFull = errors.New("it has no room for another episode")
 
 // A Repeating environment answers equal turns of equal episodes alike, so that a run need not

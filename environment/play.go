@@ -19,15 +19,15 @@ import (
 
 // A play is one episode that has begun. Its turns come one after the other.
 type play struct {
-	round   *Round
-	group   Group   // the group of the episode; Start.Sample is its number
-	episode Episode // nil before the first turn that the journal does not know
-	count   int     // number of the policy's turns
-	seen    []Turn  // turns that the environment has seen, or would have seen without the journal
-	last    string  // what the policy said in its newest turn
-	spent   time.Duration
-	placed  bool // the play has one of the round's places
-	outcome Outcome
+	round     *Round
+	group     Group   // the group of the episode; Start.Sample is its number
+	episode   Episode // nil before the first turn that the journal does not know
+	turnCount int     // number of the policy's turns
+	turns     []Turn  // turns that the environment has seen, or would have seen without the journal
+	lastText  string  // what the policy said in its newest turn
+	timeSpent time.Duration
+	hasSlot   bool // the play has one of the round's slots
+	outcome   Outcome
 }
 
 // A noted is an observation as a Journal stores it.
@@ -36,33 +36,34 @@ type noted struct {
 	Failed string `json:"failed,omitempty"` // the error in place of an observation
 }
 
-// answerTurn returns what follows the newest turn of a response.
+// answerTurn returns what follows the newest turn of a response: the environment's messages as tokens, the end of the
+// episode, or an error that ends the sampling. It notes the turn's reward, NaN for none, and a failure in x.outcome.
 func (x *play) answerTurn(r sampler.Response) sampler.Observation {
 	p := x.round.player
-	t := Turn{Number: len(x.seen)}
+	t := Turn{Number: len(x.turns)}
 	malformed := x.readTurn(&t, r)
-	x.count++
-	x.last = t.Text
-	o, err := Observation{Messages: malformed}, error(nil)
+	x.turnCount++
+	x.lastText = t.Text
+	o, err := Observation{Messages: malformed}, error(nil) // a turn that cannot be read is answered here
 	if malformed == nil {
-		x.seen = append(x.seen, t)
+		x.turns = append(x.turns, t)
 		o, err = x.observe(r)
 	}
-	earned := math.NaN()
+	reward := math.NaN()
 	if o.Reward != nil {
-		earned = *o.Reward
+		reward = *o.Reward
 	}
-	x.outcome.Rewards = append(x.outcome.Rewards, earned)
-	var lost *journalError
+	x.outcome.Rewards = append(x.outcome.Rewards, reward)
+	var journalFailed *journalError
 	switch {
-	case errors.As(err, &lost):
+	case errors.As(err, &journalFailed):
 		return sampler.Observation{Err: err}
 	case err != nil:
-		x.outcome.Failed = fmt.Errorf("environment: turn %d: %w", x.count, err)
+		x.outcome.Failed = fmt.Errorf("environment: turn %d: %w", x.turnCount, err)
 		return sampler.Observation{End: sampler.Stop}
 	case o.Done:
 		return sampler.Observation{End: sampler.Stop}
-	case x.count >= p.MaxTurns:
+	case x.turnCount >= p.MaxTurns:
 		return sampler.Observation{End: sampler.Length}
 	}
 	ids, err := x.appendMessages(r, o.Messages)
@@ -75,19 +76,19 @@ func (x *play) answerTurn(r sampler.Response) sampler.Observation {
 // A journalError is an error of a Journal rather than of the environment.
 type journalError struct{ error }
 
-// readTurn finds what the policy says in its newest turn, and the calls of tools in that. If a
-// call cannot be read, a message says why, and the environment does not see the turn.
+// readTurn sets in t what the policy says in its newest turn, and the calls of tools in that. If a call cannot be read,
+// it returns a message that says why, and the environment does not see the turn.
 func (x *play) readTurn(t *Turn, r sampler.Response) (malformed []tokenize.Message) {
-	k, before, ids := x.round.player.Prompter.Tokenizer, x.group.prompt, r.LastTurn()
+	tokenizer, before, ids := x.round.player.Prompter.Tokenizer, x.group.prompt, r.LastTurn()
 	if n := len(r.Observed); n > 0 {
 		before = r.Observed[n-1].IDs
 	}
-	_, t.Text = k.NewDecoder().Turn(before, ids)
+	_, t.Text = tokenizer.NewDecoder().Turn(before, ids) // without special tokens
 	if x.group.format == nil {
 		return nil
 	}
-	d := k.NewDecoder()
-	d.Keep = slices.Clone(x.group.format.Marks)
+	d := tokenizer.NewDecoder()
+	d.Keep = slices.Clone(x.group.format.Marks) // the marks of calls may be special tokens
 	_, text := d.Turn(before, ids)
 	_, calls, err := x.group.format.Parse(text)
 	if err != nil {
@@ -97,7 +98,8 @@ func (x *play) readTurn(t *Turn, r sampler.Response) (malformed []tokenize.Messa
 	return nil
 }
 
-// observe returns the journal's observation if there is one, else the environment's.
+// observe returns the journal's observation if there is one, else the environment's, which the journal then notes. A
+// failure of the environment is noted, too; one of the journal is a journalError.
 func (x *play) observe(r sampler.Response) (o Observation, err error) {
 	journal := x.round.journal
 	if journal == nil {
@@ -135,20 +137,20 @@ func (x *play) observe(r sampler.Response) (o Observation, err error) {
 // key identifies a turn among all turns of the round.
 func (x *play) key(r sampler.Response) string {
 	all, _ := r.Tokens()
-	return fmt.Sprintf("%q %d %d %d %d", x.group.Problem.ID, x.group.Seed, x.group.Sample, x.count, all)
+	return fmt.Sprintf("%q %d %d %d %d", x.group.Problem.ID, x.group.Seed, x.group.Sample, x.turnCount, all)
 }
 
 // askEnvironment gives the environment the turns that it has not seen, and returns its answer to the
-// last. If earlier answers came from the journal, the environment now sees those turns first.
+// last. If earlier answers came from the journal, it begins the episode and gives it those turns first.
 func (x *play) askEnvironment() (o Observation, err error) {
-	unseen := x.seen[len(x.seen)-1:]
+	unseen := x.turns[len(x.turns)-1:]
 	if x.episode == nil {
-		unseen = x.seen
+		unseen = x.turns
 		for err = ErrFull; errors.Is(err, ErrFull); {
 			err = x.withinTime(x.begin)
-			// A place that opens belongs to an episode that ends: this play keeps its place and takes
-			// another, so fewer episodes are under way from here on.
-			if errors.Is(err, ErrFull) && (x.round.begun.Load() == 0 || !x.round.takePlace()) {
+			// A slot that becomes free belonged to an episode that ended: this play keeps its slot and takes
+			// that one, too, so fewer episodes are under way from here on.
+			if errors.Is(err, ErrFull) && (x.round.underWay.Load() == 0 || !x.round.takeSlot()) {
 				return o, err
 			}
 		}
@@ -158,7 +160,7 @@ func (x *play) askEnvironment() (o Observation, err error) {
 	}
 	err = x.withinTime(func(ctx context.Context) error {
 		for _, t := range unseen {
-			t.Calls = slices.Clone(t.Calls)
+			t.Calls = slices.Clone(t.Calls) // an environment that is left running must not share them
 			episode := x.episode
 			if o, err = within(ctx, func() (Observation, error) { return episode.Step(ctx, t) }); err != nil {
 				return err
@@ -184,9 +186,9 @@ func (x *play) askEnvironment() (o Observation, err error) {
 // begin begins the episode.
 func (x *play) begin(ctx context.Context) (err error) {
 	var opening Opening
-	x.episode, opening, err = x.round.player.begin(ctx, x.group.Start, func() bool { return x.round.begun.Load() > 0 })
+	x.episode, opening, err = x.round.player.begin(ctx, x.group.Start, func() bool { return x.round.underWay.Load() > 0 })
 	if x.episode != nil {
-		x.round.begun.Add(1)
+		x.round.underWay.Add(1)
 	}
 	if err == nil && !reflect.DeepEqual(opening, x.group.Opening) {
 		err = errors.New("this episode opens with other messages than the first one of the problem; episodes with one seed must open alike")
@@ -194,11 +196,10 @@ func (x *play) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// withinTime asks the environment something within the time that it has for an answer and for
-// all of the episode.
+// withinTime asks the environment something within the time that it has for an answer and for all of the episode.
 func (x *play) withinTime(ask func(ctx context.Context) error) error {
 	p := x.round.player
-	left := seconds(p.EpisodeSeconds) - x.spent
+	left := seconds(p.EpisodeSeconds) - x.timeSpent
 	if left <= 0 {
 		return fmt.Errorf("the episode's answers have taken its %g s (environment.episode_seconds)", p.EpisodeSeconds)
 	}
@@ -208,18 +209,18 @@ func (x *play) withinTime(ask func(ctx context.Context) error) error {
 	ctx, cancel := p.step(ctx)
 	defer cancel()
 	began := time.Now()
-	defer func() { x.spent += time.Since(began) }()
+	defer func() { x.timeSpent += time.Since(began) }()
 	return ask(ctx)
 }
 
-// end ends the environment's episode, if there is one, and leaves its place.
+// end ends the environment's episode, if there is one, and leaves its slot.
 func (x *play) end() {
 	if x.episode != nil {
 		x.group.end(x.episode)
-		x.round.begun.Add(-1)
+		x.round.underWay.Add(-1)
 	}
-	if x.placed {
-		x.round.leavePlace()
+	if x.hasSlot {
+		x.round.leaveSlot()
 	}
 }
 
@@ -243,12 +244,13 @@ func (x *play) appendMessages(r sampler.Response, messages []tokenize.Message) (
 		for _, m := range messages {
 			text.WriteString(m.Content)
 		}
-		ids, _ := t.EncodeSpans(known(t, text.String()), nil)
+		ids, _ := t.EncodeSpans(withoutUnknown(t, text.String()), nil)
 		return ids, nil
 	}
-	x.group.talk.Messages = append(slices.Clip(x.group.talk.Messages), tokenize.Message{Role: "assistant", Content: x.last})
+	// Clip: the plays of a group begin with the same messages.
+	x.group.talk.Messages = append(slices.Clip(x.group.talk.Messages), tokenize.Message{Role: "assistant", Content: x.lastText})
 	for _, m := range messages {
-		x.group.talk.Messages = append(x.group.talk.Messages, tokenize.Message{Role: m.Role, Content: known(t, m.Content)})
+		x.group.talk.Messages = append(x.group.talk.Messages, tokenize.Message{Role: m.Role, Content: withoutUnknown(t, m.Content)})
 	}
 	_, ids, err := t.NextTurn(x.group.talk)
 	if err != nil {
@@ -257,8 +259,8 @@ func (x *play) appendMessages(r sampler.Response, messages []tokenize.Message) (
 	return tokenize.After(r.IDs[len(r.IDs)-1], p.EOS, ids), nil
 }
 
-// known removes the characters that the vocabulary lacks.
-func known(t *tokenize.Tokenizer, text string) string {
+// withoutUnknown removes the characters that the vocabulary lacks.
+func withoutUnknown(t *tokenize.Tokenizer, text string) string {
 	if t.Check(text) == nil {
 		return text
 	}

@@ -84,15 +84,16 @@ func (e *OpeningError) Error() string { return "environment: opening: " + e.Err.
 
 func (e *OpeningError) Unwrap() error { return e.Err }
 
-// Open returns the episodes of a problem, and their prompt as a text and as tokens.
+// Open returns the Group of a problem's episodes, and their prompt as a text and as tokens. It begins an episode to see
+// its opening, and ends it again. With a Driver it does not: there the program makes the prompts.
 func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids []int32, err error) {
 	g = Group{Start: s, Problem: s.Problem}
 	if p.Driver() == nil {
 		ctx, cancel := p.step(ctx)
 		defer cancel()
 		var e Episode
-		e, g.Opening, err = p.begin(ctx, s, nil) // there are no other episodes
-		s.end(e)
+		e, g.Opening, err = p.begin(ctx, s, nil) // nil: in a full environment it waits until ctx ends
+		s.end(e)                                 // also after an error: e may be there, or nil
 		if err != nil {
 			return g, "", nil, &OpeningError{err}
 		}
@@ -110,15 +111,16 @@ func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids [
 	return g, text, ids, err
 }
 
-// begin begins an episode and returns its opening. With an error there may be an episode too.
-// While the environment is full, begin tries again, unless others have episodes that will end.
+// begin begins an episode and returns its opening. With an error there may be an episode too. While the environment is
+// full, begin tries again; but if others, which may be nil, says that other episodes are under way, it returns ErrFull,
+// for the caller to wait until one ends.
 func (p *Player) begin(ctx context.Context, s Start, others func() bool) (Episode, Opening, error) {
-	type begun struct {
+	type opened struct {
 		Episode
 		Opening
 	}
 	for {
-		x, err := within(ctx, func() (x begun, err error) {
+		x, err := within(ctx, func() (x opened, err error) {
 			e, err := p.Environment.Begin(ctx, s)
 			if err != nil {
 				return x, err
@@ -140,14 +142,15 @@ func (p *Player) begin(ctx context.Context, s Start, others func() bool) (Episod
 	}
 }
 
-// withOpening replaces the text of a problem by an opening.
+// withOpening returns a problem with an opening in place of its text, and the opening's tools: as a chat, or, if the
+// prompt's template is no chat template, the texts of the opening's messages as one text.
 func (p *Player) withOpening(q data.Problem, o Opening) (data.Problem, error) {
 	if len(o.Messages) == 0 && !o.Tools.Given() {
 		return q, nil
 	}
-	if around := p.Prompter.Template; !around.Chat && (!around.Auto || p.Prompter.Tokenizer.CheckChat() != nil) {
+	if template := p.Prompter.Template; !template.Chat && (!template.Auto || p.Prompter.Tokenizer.CheckChat() != nil) {
 		if o.Tools.Given() {
-			return q, fmt.Errorf("environment: the template %q describes no tools to the policy: set model.template to chat", around.Name)
+			return q, fmt.Errorf("environment: the template %q describes no tools to the policy: set model.template to chat", template.Name)
 		}
 		var texts []string
 		for _, m := range o.Messages {
@@ -199,21 +202,21 @@ func (g Group) Number(k int) int {
 
 // A Round holds the episodes that are played during one call of a sampler.
 type Round struct {
-	player  *Player
-	groups  []Group
-	journal Journal // remembers answers; may be nil
-	ctx     context.Context
-	turns   chan struct{} // has an element for each answer that is being waited for, or each episode under way
-	holds   bool          // turns counts episodes
-	begun   atomic.Int64  // episodes of the environment that have not ended
-	asked   sync.WaitGroup
+	player     *Player
+	groups     []Group
+	journal    Journal // remembers answers; may be nil
+	ctx        context.Context
+	slots      chan struct{} // has an element for each answer that is being waited for, or each episode under way
+	keepsSlots bool          // an episode keeps its slot until its end
+	underWay   atomic.Int64  // episodes of the environment that have not ended
+	answering  sync.WaitGroup
 
 	mu    sync.Mutex
-	plays map[place]*play
+	plays map[sampleKey]*play
 }
 
-// A place is the number of a request and of a sample in it.
-type place struct{ request, sample int }
+// A sampleKey is the number of a request and of a sample in it.
+type sampleKey struct{ request, sample int }
 
 // Play begins a round of episodes for groups, which are those of the sampler's requests, and
 // sets the options of the sampler in o. Close ends the round, after the sampler has ended.
@@ -221,9 +224,9 @@ func (p *Player) Play(ctx context.Context, o *sampler.Options, groups []Group, j
 	if p.Repeats() {
 		journal = nil
 	}
-	r := &Round{player: p, groups: groups, journal: journal, ctx: ctx, turns: make(chan struct{}, p.AtOnce), plays: map[place]*play{}}
+	r := &Round{player: p, groups: groups, journal: journal, ctx: ctx, slots: make(chan struct{}, p.AtOnce), plays: map[sampleKey]*play{}}
 	if h, ok := p.Environment.(Holder); ok {
-		r.holds = h.Holds()
+		r.keepsSlots = h.Holds()
 	}
 	if s, ok := p.Environment.(Stopper); ok {
 		o.Stops = append(o.Stops[:len(o.Stops):len(o.Stops)], s.Stops()...)
@@ -232,9 +235,10 @@ func (p *Player) Play(ctx context.Context, o *sampler.Options, groups []Group, j
 	return r
 }
 
-// turn implements Turn of a sampler's Options.
+// turn implements Turn of a sampler's Options: it answers a turn on a goroutine of its own. At most at_once goroutines
+// wait for the environment. If its episodes keep something of it (Holder), an episode keeps its slot until its end.
 func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)) {
-	at := place{response.Request, response.Sample}
+	at := sampleKey{response.Request, response.Sample}
 	r.mu.Lock()
 	x := r.plays[at]
 	if x == nil {
@@ -243,28 +247,28 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 		r.plays[at] = x
 	}
 	r.mu.Unlock()
-	r.asked.Go(func() {
-		if r.holds {
-			x.placed = x.placed || r.takePlace()
-		} else if r.takePlace() {
-			defer r.leavePlace()
+	r.answering.Go(func() {
+		if r.keepsSlots {
+			x.hasSlot = x.hasSlot || r.takeSlot()
+		} else if r.takeSlot() {
+			defer r.leaveSlot()
 		}
-		answer(x.answerTurn(response))
+		answer(x.answerTurn(response)) // also without a slot: then the round is ending, and so does the turn
 	})
 }
 
-// takePlace waits for one of the at_once places. It reports false if the round ends before.
-func (r *Round) takePlace() bool {
+// takeSlot waits for one of the at_once slots. It reports false if the round ends before.
+func (r *Round) takeSlot() bool {
 	select {
-	case r.turns <- struct{}{}:
+	case r.slots <- struct{}{}:
 		return true
 	case <-r.ctx.Done():
 		return false
 	}
 }
 
-// leavePlace frees a place.
-func (r *Round) leavePlace() { <-r.turns }
+// leaveSlot frees a slot.
+func (r *Round) leaveSlot() { <-r.slots }
 
 // An Outcome is the result of an episode.
 type Outcome struct {
@@ -290,7 +294,7 @@ func (r *Round) End(response sampler.Response) Outcome {
 	if r == nil {
 		return Outcome{}
 	}
-	at := place{response.Request, response.Sample}
+	at := sampleKey{response.Request, response.Sample}
 	r.mu.Lock()
 	x := r.plays[at]
 	delete(r.plays, at)
@@ -298,7 +302,7 @@ func (r *Round) End(response sampler.Response) Outcome {
 	if x == nil {
 		return Outcome{}
 	}
-	r.asked.Go(x.end) // closing an episode may take long
+	r.answering.Go(x.end) // closing an episode may take long
 	return x.outcome
 }
 
@@ -307,7 +311,7 @@ func (r *Round) Close() {
 	if r == nil {
 		return
 	}
-	r.asked.Wait()
+	r.answering.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range r.plays {
@@ -335,7 +339,7 @@ func within[T any](ctx context.Context, f func() (T, error)) (value T, err error
 		value, err := f()
 		done <- result{value, err}
 	}()
-	var late <-chan time.Time
+	var late <-chan time.Time // nil until ctx has ended
 	for ended := ctx.Done(); ; {
 		select {
 		case r := <-done:
@@ -344,7 +348,7 @@ func within[T any](ctx context.Context, f func() (T, error)) (value T, err error
 			}
 			return r.value, r.err
 		case <-ended:
-			ended, late = nil, time.After(grace)
+			ended, late = nil, time.After(grace) // from now on, wait for done and late alone
 		case <-late:
 			return value, context.Cause(ctx)
 		}
@@ -386,8 +390,7 @@ type Drive struct {
 // A Driven is the result of one episode.
 type Driven struct {
 	Request, Sample int
-	// Segments are the parts of the conversation that only grew: one, unless the program
-	// rewrote earlier messages.
+	// Segments are the parts of the conversation that only grew: one, unless the program rewrote earlier messages.
 	Segments []sampler.Segment
 	Outcome
 }

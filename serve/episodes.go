@@ -161,7 +161,7 @@ func (r *round) logUnbegun(ctx context.Context, all int, pause time.Duration) {
 	}
 }
 
-// waiting is how many responses may wait for a slot besides the episodes.
+// moreWaiting is how many responses may wait for a slot besides the episodes.
 const moreWaiting = 64
 
 // episodeKey begins the API keys of episodes.
@@ -219,8 +219,8 @@ func (r *round) session(key string) *openai.Session {
 	return nil
 }
 
-// begin takes the next episode for a program; nil if all have begun. both says whether rewards may be told with the
-// key that asks, too.
+// begin takes the next episode for a program; nil if all have begun. oneKeyForBoth says that rewards may be told with
+// the key that asks, too.
 func (r *round) begin(oneKeyForBoth bool) *episode {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -364,7 +364,8 @@ func problemOf(e *episode) problem {
 func (r *round) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /rl/start", r.start)
-	mux.HandleFunc("POST /rl/reward", r.handleEpisode(func(e *episode, key string) bool { return key == e.rewardKey || e.oneKeyForBoth }, func(e *episode, body []byte) error {
+	mayReward := func(e *episode, key string) bool { return key == e.rewardKey || e.oneKeyForBoth }
+	mux.HandleFunc("POST /rl/reward", r.handleEpisode(mayReward, func(e *episode, body []byte) error {
 		var said struct {
 			Reward *float64 `json:"reward"`
 		}

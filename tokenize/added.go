@@ -24,14 +24,14 @@ type addedToken struct {
 // work is linear in the text for any tokens: it reads the text once, from its end, in an Aho-Corasick automaton
 // of the reversed tokens, which knows at each place the longest token that begins there.
 type addedSet struct {
-	tokens []addedToken
-	number map[string]int // a token's number by its text
-	first  [256]bool      // bytes with which tokens begin
+	tokens     []addedToken
+	number     map[string]int // a token's number by its text
+	firstBytes [256]bool      // bytes with which tokens begin
 
-	// The automaton: edges[node<<8|byte] is the next node, and node 0 the root, whose edges are in last too.
-	edges map[int]int32
-	last  [256]int32
-	nodes []addedNode
+	// The automaton: edges[node<<8|byte] is the next node, and node 0 the root, whose edges are in rootEdges too.
+	edges     map[int]int32
+	rootEdges [256]int32
+	nodes     []addedNode
 }
 
 // An addedNode is a node of the automaton: the end of a token's text as far as it has been read.
@@ -39,7 +39,7 @@ type addedNode struct {
 	parent, depth int32
 	fail          int32 // the node of the longest shorter text that this one begins with
 	token         int32 // the longest token that begins here, -1 for none
-	by            byte  // the edge from parent
+	edge          byte  // the edge from parent
 }
 
 // maxAddedText bounds the added tokens of a tokenizer, in bytes: each takes some 50
@@ -65,7 +65,8 @@ func (a *addedSet) add(t addedToken) {
 	a.tokens = append(a.tokens, t)
 }
 
-// build makes the automaton.
+// build makes the automaton: a tree of the tokens' texts from their ends, and then, for each node, where to go on if no
+// edge has the next byte (fail) and the longest token that begins there.
 func (a *addedSet) build() error {
 	total := 0
 	for _, t := range a.tokens {
@@ -77,7 +78,7 @@ func (a *addedSet) build() error {
 	a.edges, a.nodes = map[int]int32{}, []addedNode{{token: -1}}
 	deepest := int32(0)
 	for number, t := range a.tokens {
-		a.first[t.Content[0]] = true
+		a.firstBytes[t.Content[0]] = true
 		at := int32(0)
 		for i := len(t.Content) - 1; i >= 0; i-- {
 			edge := int(at)<<8 | int(t.Content[i])
@@ -85,9 +86,9 @@ func (a *addedSet) build() error {
 			if !ok {
 				next = int32(len(a.nodes))
 				a.edges[edge] = next
-				a.nodes = append(a.nodes, addedNode{parent: at, depth: a.nodes[at].depth + 1, token: -1, by: t.Content[i]})
+				a.nodes = append(a.nodes, addedNode{parent: at, depth: a.nodes[at].depth + 1, token: -1, edge: t.Content[i]})
 				if at == 0 {
-					a.last[t.Content[i]] = next
+					a.rootEdges[t.Content[i]] = next
 				}
 			}
 			at = next
@@ -95,7 +96,7 @@ func (a *addedSet) build() error {
 		a.nodes[at].token = int32(number)
 		deepest = max(deepest, a.nodes[at].depth)
 	}
-	// A node's fail is that of its parent, one step further: shorter texts first.
+	// A node's fail is the step of its parent's fail by the same byte. Shorter texts come first, as that needs theirs.
 	byDepth := make([][]int32, deepest+1)
 	for n, node := range a.nodes {
 		byDepth[node.depth] = append(byDepth[node.depth], int32(n))
@@ -103,8 +104,8 @@ func (a *addedSet) build() error {
 	for _, level := range byDepth[1:] {
 		for _, n := range level {
 			node := &a.nodes[n]
-			if node.parent != 0 {
-				node.fail, _ = a.step(a.nodes[node.parent].fail, node.by)
+			if node.parent != 0 { // else its fail is the root, 0
+				node.fail, _ = a.step(a.nodes[node.parent].fail, node.edge)
 			}
 			if node.token < 0 {
 				node.token = a.nodes[node.fail].token
@@ -123,7 +124,7 @@ func (a *addedSet) step(at int32, by byte) (next int32, tried int) {
 		}
 		at = a.nodes[at].fail
 	}
-	return a.last[by], tried + 1
+	return a.rootEdges[by], tried + 1
 }
 
 // A foundToken is a place in a text and the longest token that begins there.
@@ -132,7 +133,7 @@ type foundToken struct{ start, token int }
 // find returns the places in s where tokens begin, the last one first, and how many edges it tried.
 func (a *addedSet) find(s string) (found []foundToken, tried int) {
 	first := 0
-	for first < len(s) && !a.first[s[first]] {
+	for first < len(s) && !a.firstBytes[s[first]] {
 		first++
 	}
 	at := int32(0)
@@ -149,8 +150,8 @@ func (a *addedSet) find(s string) (found []foundToken, tried int) {
 // split calls, in order, between for the texts around the added tokens of s that
 // are not empty, and found for the tokens.
 func (a *addedSet) split(s string, between func(string), found func(id int32)) {
-	done, from := 0, 0
-	blankEnd := 0 // the end of the white space that was skipped last
+	done, from := 0, 0 // the end of what was given to between and found, and of the last place that was looked at
+	blankEnd := 0      // the end of the white space that was skipped last, so that it is read once
 	places, _ := a.find(s)
 	for _, at := range slices.Backward(places) {
 		t, start := &a.tokens[at.token], at.start

@@ -14,15 +14,15 @@ import (
 // pairs the one that was learned first (the lowest rank; the leftmost of several) becomes one symbol, until no
 // pair is in the list of merges. It is safe for concurrent use once it is built.
 type bpe struct {
-	bytes  [256]int32       // id of each byte; -1 if the vocabulary lacks it
-	ranks  map[uint64]int32 // pair(left, right) -> rank
-	merged []int32          // rank -> id of the merged symbol
-	whole  map[string]int32 // pieces that become one id without merging; nil unless ignore_merges
-	unk    int32            // id for a byte that the vocabulary lacks; -1 drops it, as the reference does
-	fuse   bool             // one unk for a sequence of such bytes
+	bytes       [256]int32       // id of each byte; -1 if the vocabulary lacks it
+	ranks       map[uint64]int32 // pair(left, right) -> rank
+	merged      []int32          // rank -> id of the merged symbol
+	wholePieces map[string]int32 // pieces that become one id without merging; nil unless ignore_merges
+	unk         int32            // id for a byte that the vocabulary lacks; -1 drops it, as the reference does
+	fuseUnk     bool             // one unk for a sequence of such bytes
 
-	chars    map[string]int32 // tokens of characters, for a vocabulary whose symbols are not bytes; else nil
-	fallback bool             // a character without a token becomes tokens of its bytes
+	charIDs      map[string]int32 // tokens of characters, for a vocabulary whose symbols are not bytes; else nil
+	byteFallback bool             // a character without a token becomes tokens of its bytes
 
 	seed  maphash.Seed
 	cache []atomic.Pointer[cached]
@@ -88,13 +88,14 @@ func (b *bpe) append(dst []int32, piece string) []int32 {
 	return dst
 }
 
-// encode appends the ids of a piece that the cache does not have.
+// encode appends the ids of a piece that the cache does not have: its one id with ignore_merges, or the ids of its
+// symbols (characters or bytes), merged.
 func (b *bpe) encode(dst []int32, piece string) []int32 {
-	if id, ok := b.whole[piece]; ok {
+	if id, ok := b.wholePieces[piece]; ok {
 		return append(dst, id)
 	}
 	start, wasUnk := len(dst), false
-	if b.chars != nil {
+	if b.charIDs != nil {
 		return b.merge(b.characters(dst, piece), start)
 	}
 	for i := range len(piece) {
@@ -103,7 +104,7 @@ func (b *bpe) encode(dst []int32, piece string) []int32 {
 		if isUnk {
 			id = b.unk
 		}
-		if id >= 0 && !(isUnk && wasUnk && b.fuse) {
+		if id >= 0 && !(isUnk && wasUnk && b.fuseUnk) { // without a token for unknown bytes they are left out
 			dst = append(dst, id)
 		}
 		wasUnk = isUnk
@@ -129,18 +130,18 @@ func (b *bpe) characters(dst []int32, piece string) []int32 {
 		_, n := utf8.DecodeRuneInString(piece[i:])
 		c := piece[i : i+n]
 		i += n
-		id, ok := b.chars[c]
+		id, ok := b.charIDs[c]
 		if ok {
 			dst, wasUnk = append(dst, id), false
 			continue
 		}
-		if b.fallback {
+		if b.byteFallback {
 			if all, ok := b.byteTokens(dst, c); ok {
 				dst, wasUnk = all, false
 				continue
 			}
 		}
-		if b.unk >= 0 && !(wasUnk && b.fuse) {
+		if b.unk >= 0 && !(wasUnk && b.fuseUnk) {
 			dst = append(dst, b.unk)
 		}
 		wasUnk = true
@@ -151,7 +152,7 @@ func (b *bpe) characters(dst []int32, piece string) []int32 {
 // byteTokens appends the tokens of the bytes of a character, if there are all.
 func (b *bpe) byteTokens(dst []int32, c string) ([]int32, bool) {
 	for i := range len(c) {
-		id, ok := b.chars[fmt.Sprintf("<0x%02X>", c[i])]
+		id, ok := b.charIDs[fmt.Sprintf("<0x%02X>", c[i])]
 		if !ok {
 			return nil, false
 		}
@@ -163,8 +164,8 @@ func (b *bpe) byteTokens(dst []int32, c string) ([]int32, bool) {
 // knows reports whether every character of s has a token or tokens of its bytes.
 func (b *bpe) knows(s string) bool {
 	for _, r := range s {
-		if _, ok := b.chars[string(r)]; !ok {
-			if _, ok := b.byteTokens(nil, string(r)); !ok || !b.fallback {
+		if _, ok := b.charIDs[string(r)]; !ok {
+			if _, ok := b.byteTokens(nil, string(r)); !ok || !b.byteFallback {
 				return false
 			}
 		}
@@ -232,7 +233,7 @@ func (b *bpe) mergeLong(ids []int32) (merged []int32, ranked int) {
 		top := heap.pop()
 		rank, at := int32(top>>32), int32(uint32(top))
 		if ranks[at] != rank {
-			continue
+			continue // the pair has changed since
 		}
 		gone := next[at]
 		ids[at], ids[gone] = b.merged[rank], -1

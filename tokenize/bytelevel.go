@@ -2,9 +2,8 @@ package tokenize
 
 import "unicode/utf8"
 
-// A byte-level vocabulary is written with 256 printable characters, one for
-// each byte: the printable bytes of Latin-1 stand for themselves, the other 68
-// are U+0100 upwards in byte order. So a space is "Ġ" and a newline is "Ċ".
+// A byte-level vocabulary is written with 256 printable characters, one for each byte: the printable bytes of Latin-1
+// stand for themselves, the other 68 are U+0100 upwards in byte order. So a space is "Ġ" and a newline is "Ċ".
 var (
 	byteToRune [256]rune
 	runeToByte [256 + 68]int16 // -1 if the rune stands for no byte

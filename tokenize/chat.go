@@ -101,8 +101,7 @@ func (d Data) Given() bool { return d.value != nil }
 // PythonJSON rewrites what Python prints of lists, tuples and dictionaries as JSON.
 func PythonJSON(text string) string { return jinja.PythonJSON(text) }
 
-// A Conversation is the input of a chat template. In JSON it has the names of
-// apply_chat_template in transformers.
+// A Conversation is the input of a chat template. In JSON it has the names of apply_chat_template in transformers.
 type Conversation struct {
 	Messages []Message `json:"messages"`
 	// Tools are the descriptions of functions that the model can call, Documents the
@@ -190,8 +189,7 @@ func (t *Tokenizer) CheckChat() error {
 	return nil
 }
 
-// EncodeChat returns the text of Chat and its ids. It adds no BOS: the template
-// writes one if the model has one.
+// EncodeChat returns the text of Chat and its ids. It adds no BOS: the template writes one if the model has one.
 func (t *Tokenizer) EncodeChat(c Conversation) (text string, ids []int32, err error) {
 	text, err = t.Chat(c)
 	if err != nil {
@@ -203,7 +201,8 @@ func (t *Tokenizer) EncodeChat(c Conversation) (text string, ids []int32, err er
 // xmlTools is SmolLM3's name for tools in its template.
 const xmlTools = "xml_tools"
 
-// render returns the text of a conversation and the parts that its template marks.
+// render returns the text of a conversation and the parts that its template marks. It gives the template the messages
+// in the form that it reads (oneCallEach, fitMessages), and for Continue cuts the text behind the message that goes on.
 func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mark, err error) {
 	source, err := c.choose(chat)
 	if err != nil {
@@ -217,7 +216,7 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 	if _, own := data.Get(xmlTools); !own && chat.Tools.value != nil && strings.Contains(source.source, xmlTools) {
 		data.Set(xmlTools, chat.Tools.value)
 	}
-	try := func(turns jinja.List) (string, error) {
+	try := func(turns jinja.List) (string, error) { // how the template writes messages in some form
 		trial := data.Clone()
 		trial.Set("messages", turns)
 		return template.Render(trial)

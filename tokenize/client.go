@@ -29,14 +29,14 @@ type fitting struct {
 	arguments func(text string) jinja.Value
 }
 
-// asksNone matches a template's test whether a content is none.
-var asksNone = regexp.MustCompile(`\bcontent['"]?\]?\s*(?:is|is\s+not|==|!=)\s*[nN]one\b`)
+// testsNone matches a template's test whether a content is none.
+var testsNone = regexp.MustCompile(`\bcontent['"]?\]?\s*(?:is|is\s+not|==|!=)\s*[nN]one\b`)
 
-// asksNine matches a template's test whether the id of a call has nine characters, as Mistral's do.
-var asksNine = regexp.MustCompile(`\blength\s*!=\s*9\b`)
+// wantsNine matches a template's test whether the id of a call has nine characters, as Mistral's do.
+var wantsNine = regexp.MustCompile(`\blength\s*!=\s*9\b`)
 
-// shortenIDs gives all calls and their results ids of nine letters and digits: of the client's id,
-// or by their places if it gave none.
+// shortenIDs gives all calls and their results ids of nine letters and digits: made of the client's ids, or, where it
+// gave none, of the number of the call or of the result.
 func shortenIDs(messages jinja.List) {
 	calls, results := 0, 0
 	short := func(d *jinja.Dict, key string, n *int) {
@@ -46,10 +46,10 @@ func shortenIDs(messages jinja.List) {
 		if text == "" {
 			text = fmt.Sprintf("call%05d", *n)
 		}
-		if !nine.MatchString(text) {
+		if !nineCharacters.MatchString(text) {
 			h := fnv.New64a()
 			h.Write([]byte(text))
-			text = fmt.Sprintf("%013s", strconv.FormatUint(h.Sum64(), 36))[4:]
+			text = fmt.Sprintf("%013s", strconv.FormatUint(h.Sum64(), 36))[4:] // equal ids stay equal
 		}
 		d.Set(key, text)
 	}
@@ -70,35 +70,32 @@ func shortenIDs(messages jinja.List) {
 	}
 }
 
-var nine = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
+var nineCharacters = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
 // probe is JSON that no template contains.
 const probe = `{"ARGUMENT": 1}`
 
-// fitMessages returns the messages in the form that a template with this source reads. render
-// renders the template with messages.
+// fitMessages returns the messages in the form that a template with this source reads. It finds what that is by trials:
+// it has the template write messages with a probe in place of a content, or of a call's arguments, and looks how the
+// probe comes out. render renders the template with messages.
 func fitMessages(source string, messages []Message, render func(jinja.List) (string, error)) jinja.List {
-	arguments, parts := false, false
-	form := fitting{source, typed, func(string) jinja.Value { arguments = true; return probe }}
-	trial := form.all(messages)
-	form.content = func([]string) jinja.Value {
-		parts = true
-		return typed([]string{partProbe})
-	}
+	hasParts, hasArguments := false, false // contents of several texts, and calls with arguments in a text
+	form := fitting{source,
+		func([]string) jinja.Value { hasParts = true; return partsOfTexts([]string{partProbe}) },
+		func(string) jinja.Value { hasArguments = true; return probe }}
 	probed := form.all(messages)
-	if parts {
-		form.content = typed
+	form.content = partsOfTexts // a list, unless the template fails for one, drops it or writes it as one
+	if hasParts {
 		if text, err := render(probed); err != nil || !strings.Contains(text, partProbe) || quoted.MatchString(text) {
 			form.content = func(texts []string) jinja.Value { return strings.Join(texts, "") }
-			trial = form.all(messages)
 		}
 	}
-	if !arguments {
-		return trial
-	}
-	form.arguments = func(text string) jinja.Value { return text }
-	if text, err := render(trial); err != nil || !strings.Contains(text, probe) {
-		form.arguments = asObject
+	if hasArguments {
+		probed = form.all(messages) // with the probe of arguments alone
+		form.arguments = func(text string) jinja.Value { return text }
+		if text, err := render(probed); err != nil || !strings.Contains(text, probe) { // it fails, or encodes the text again
+			form.arguments = asObject
+		}
 	}
 	return form.all(messages)
 }
@@ -127,8 +124,8 @@ func textParts(content jinja.Value) (texts []string, ok bool) {
 	return texts, len(parts) > 0
 }
 
-// typed returns texts as the parts of a content.
-func typed(texts []string) jinja.Value {
+// partsOfTexts returns texts as the parts of a content.
+func partsOfTexts(texts []string) jinja.Value {
 	parts := make(jinja.List, len(texts))
 	for i, text := range texts {
 		parts[i] = jinja.NewDict("type", "text", "text", text)
@@ -152,7 +149,7 @@ func (f fitting) all(messages []Message) jinja.List {
 	for i, m := range messages {
 		turns[i] = f.message(m.dict())
 	}
-	if asksNine.MatchString(f.source) {
+	if wantsNine.MatchString(f.source) {
 		shortenIDs(turns)
 	}
 	return turns
@@ -166,7 +163,7 @@ func (f fitting) message(m *jinja.Dict) *jinja.Dict {
 	}
 	if content, _ := m.Get("content"); role == "assistant" && content == nil {
 		m.Set("content", "")
-		if asksNone.MatchString(f.source) {
+		if testsNone.MatchString(f.source) {
 			m.Set("content", nil)
 		}
 	}
@@ -214,10 +211,10 @@ func oneCallEach(messages []Message, render func([]Message) (string, error)) []M
 			split, firsts = append(split, m), append(firsts, m)
 			continue
 		}
-		answer := Message{m.Role, m.Content, m.fields.Clone()}
+		answer := Message{m.Role, m.Content, m.fields.Clone()} // with the first call
 		answer.fields.Set("tool_calls", calls[:1])
 		firsts = append(firsts, answer)
-		var results []Message
+		var results []Message // of the calls, until each stands behind its call
 		for ; i+1 < len(messages) && messages[i+1].Role == "tool"; i++ {
 			results = append(results, messages[i+1])
 		}
@@ -227,11 +224,11 @@ func oneCallEach(messages []Message, render func([]Message) (string, error)) []M
 				answer = Message{Role: m.Role, fields: jinja.NewDict("role", m.Role, "content", "", "tool_calls", calls[k:k+1])}
 			}
 			split = append(split, answer)
-			of := Message{}
+			of := Message{} // for its method field
 			of.fields, _ = call.(*jinja.Dict)
 			at := slices.IndexFunc(results, func(r Message) bool {
 				id := r.field("tool_call_id")
-				return id == nil || id == of.field("id")
+				return id == nil || id == of.field("id") // without ids they are in order
 			})
 			if at >= 0 {
 				split, results = append(split, results[at]), slices.Delete(results, at, at+1)
@@ -239,7 +236,7 @@ func oneCallEach(messages []Message, render func([]Message) (string, error)) []M
 		}
 		split = append(split, results...)
 	}
-	if len(split) == len(messages) {
+	if len(split) == len(messages) { // no answer has several calls
 		return messages
 	}
 	if whole, err := render(messages); err == nil {

@@ -26,7 +26,7 @@ type compiler struct {
 	depth int    // depth of groups
 	fold  bool   // inside (?i: )
 	prog  []inst
-	work  int
+	size  int // instructions, and copies of parts
 	items int // number of items of the class parsed last
 }
 
@@ -61,8 +61,8 @@ func compile(expr string) (p *pattern, err error) {
 	if c.rest != "" {
 		fail("unexpected %q", c.rest[:1])
 	}
-	p = &pattern{start: whole(c.emit(inst{op: opMatch}))}
-	if c.work > maxProgram {
+	p = &pattern{start: whole(c.emit(inst{op: opMatch}))} // it writes the program, from its end
+	if c.size > maxProgram {
 		return nil, fmt.Errorf("pattern %.200q: longer than %d instructions", expr, maxProgram)
 	}
 	p.prog = c.prog
@@ -72,7 +72,7 @@ func compile(expr string) (p *pattern, err error) {
 
 // emit adds an instruction and returns its index; above the limit it only counts.
 func (c *compiler) emit(in inst) int {
-	if c.work += 1 + in.items/itemsPerStep; c.work > maxProgram {
+	if c.size += 1 + in.items/itemsPerStep; c.size > maxProgram {
 		return 0
 	}
 	c.prog = append(c.prog, in)
@@ -121,7 +121,8 @@ func (c *compiler) sequence() part {
 	}
 }
 
-// quantified parses what may follow p: ? * + {m} {m,} {m,n}.
+// quantified parses what may follow p: ? * + {m} {m,} {m,n}. A count becomes copies of p, least that must match and
+// then those that may; no limit is a loop.
 func (c *compiler) quantified(p part) part {
 	least, most := 1, 1 // most < 0: no limit
 	switch {
@@ -147,24 +148,23 @@ func (c *compiler) quantified(p part) part {
 		if most < 0 {
 			loop := c.emit(inst{op: opSplit, y: next})
 			body := p(loop)
-			if c.work <= maxProgram {
+			if c.size <= maxProgram { // else the instruction was not written
 				c.prog[loop].x = body
 			}
 			start = loop
 		}
-		for i := 0; i < most-least && c.work <= maxProgram; i++ {
+		for i := 0; i < most-least && c.size <= maxProgram; i++ {
 			start = c.emit(inst{op: opSplit, x: p(start), y: next})
 		}
-		for i := 0; i < least && c.work <= maxProgram; i++ {
-			c.work++ // a copy counts even if it has no instructions
+		for i := 0; i < least && c.size <= maxProgram; i++ {
+			c.size++ // a copy counts even if it has no instructions
 			start = p(start)
 		}
 		return start
 	}
 }
 
-// repeatCounts reads the counts of {m}, {m,} or {m,n}; most is -1 without a limit. closed says whether there
-// was a }.
+// repeatCounts reads the counts of {m}, {m,} or {m,n}; most is -1 without a limit. closed says whether there was a }.
 func repeatCounts(counts string, closed bool) (least, most int, ok bool) {
 	low, high, isRange := strings.Cut(counts, ",")
 	least, err := strconv.Atoi(low)
@@ -242,7 +242,7 @@ func (c *compiler) character() set {
 	return c.single(c.literalRune())
 }
 
-// class parses what follows "[". Oniguruma's && and nested classes are errors.
+// class parses characters, ranges and escaped classes from behind "[" to "]". Oniguruma's && and nested classes are errors.
 func (c *compiler) class() set {
 	negated := c.accept("^")
 	var sets []set
@@ -250,7 +250,7 @@ func (c *compiler) class() set {
 		switch {
 		case c.rest == "":
 			fail("missing ]")
-		case !first && c.accept("]"):
+		case !first && c.accept("]"): // a first ] stands for itself
 			union := func(r rune) bool { return slices.ContainsFunc(sets, func(s set) bool { return s(r) }) }
 			if negated {
 				return not(union)
@@ -266,7 +266,7 @@ func (c *compiler) class() set {
 			continue
 		}
 		low := c.literalRune()
-		if len(c.rest) < 2 || c.rest[0] != '-' || c.rest[1] == ']' {
+		if len(c.rest) < 2 || c.rest[0] != '-' || c.rest[1] == ']' { // no range
 			sets = append(sets, c.single(low))
 			continue
 		}
@@ -308,7 +308,7 @@ func (c *compiler) property(negated bool) set {
 	var table *unicode.RangeTable
 	switch name {
 	case "L":
-		table = letters
+		table = letters // of the reference's version of Unicode, not of Go's
 	case "N":
 		table = numbers
 	default:

@@ -125,9 +125,8 @@ func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	return tokens, nil
 }
 
-// withConfigured returns the added tokens of tokenizer.json and after them those that only
-// tokenizer_config.json has, as transformers adds them when it loads a tokenizer. Tokens
-// that the vocabulary has keep its ids.
+// withConfigured returns the added tokens of tokenizer.json and after them those that only tokenizer_config.json has,
+// as transformers adds them when it loads a tokenizer. Tokens that the vocabulary has keep its ids.
 func (c *configFile) withConfigured(fsys fs.FS, added []addedToken, vocab map[string]int32) ([]addedToken, error) {
 	if c.Added == nil {
 		return added, nil
@@ -162,8 +161,8 @@ func (c *configFile) surround(t *Tokenizer) error {
 		name tokenName
 		ids  *[]int32
 	}{
-		{"add_bos_token", c.AddBOS, c.BOS, &t.before},
-		{"add_eos_token", c.AddEOS, c.EOS, &t.after},
+		{"add_bos_token", c.AddBOS, c.BOS, &t.idsBefore},
+		{"add_eos_token", c.AddEOS, c.EOS, &t.idsAfter},
 	} {
 		if !o.add || o.name == "" {
 			continue

@@ -39,8 +39,8 @@ func (c *continued) UnmarshalJSON(data []byte) error {
 // its end shows whether the template keeps blanks at the end of a message.
 const continueTag = "CONTINUE_FINAL_MESSAGE_TAG "
 
-// mark writes continueTag after the field in the last of turns, and returns the field's
-// text. source is the template's.
+// mark writes continueTag after the field c in the last of turns, and returns the field's text. source is the
+// template's, which must read the field. Of a list of parts the last text is continued.
 func (c continued) mark(turns jinja.List, source string) (said string, err error) {
 	if len(turns) == 0 {
 		return "", errors.New("continue_final_message: there is no message")
@@ -52,7 +52,8 @@ func (c continued) mark(turns jinja.List, source string) (said string, err error
 	}
 	fields := []string{string(c)}
 	if text, ok := value.(string); ok && slices.Contains(reasoningFields, string(c)) {
-		fields = slices.DeleteFunc(slices.Clone(reasoningFields), func(name string) bool { // fields with the same content
+		// The thought has several names; the template may read it by any of them.
+		fields = slices.DeleteFunc(slices.Clone(reasoningFields), func(name string) bool {
 			other, _ := last.Get(name)
 			copied, ok := other.(string)
 			return !ok || copied != text

@@ -1,7 +1,7 @@
 // Package tokenize turns text into token ids and back, and conversations and questions into prompts.
 //
-// It reads byte-level BPE (Qwen2 to Qwen3.5, Llama 3, SmolLM, OLMo 2 and 3, LFM2, Mistral since Nemo) and
-// BPE of characters with tokens of bytes for the others (Llama 2, Mistral, Gemma), and gives the same ids as Hugging Face's
+// It reads byte-level BPE (Qwen2 to Qwen3.5, Llama 3, SmolLM, OLMo 2 and 3, LFM2, Mistral since Nemo) and BPE of
+// characters with tokens of bytes for the others (Llama 2, Mistral, Gemma), and gives the same ids as Hugging Face's
 // tokenizers library, the reference here. In the order of the data:
 //
 //	load.go, config.go, pipeline.go   a Hugging Face folder -> Tokenizer
@@ -23,9 +23,8 @@
 // takes exponential time, 37 ms for 24 letters against 4 µs here. Its letters and numbers are also those of
 // Go's Unicode version, not the reference's.
 //
-// sugarme/tokenizer is the Go port of the reference. It is the second opinion in the
-// tests: opinion_test.go holds both to the same ids and texts, and
-// go test -bench SecondOpinion ./tokenize compares their times. Version 0.3.0
+// sugarme/tokenizer is the Go port of the reference. It is the second opinion in the tests: opinion_test.go holds both
+// to the same ids and texts, and go test -bench SecondOpinion ./tokenize compares their times. Version 0.3.0
 //
 //   - encodes short texts 35 times and a word of 2,000 letters 28 times as slowly, for
 //     it rebuilds the list of symbols for each symbol that it adds;

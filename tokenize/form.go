@@ -18,11 +18,11 @@ type form struct {
 	metaspace func(s string, begins bool) string
 
 	// How tokens become text, if they stand for characters and not for bytes.
-	chars   bool
-	spaces  []string // texts and their replacements, in order
-	byteIDs map[int32]byte
-	strip   int  // number of spaces to remove at the beginning of a text
-	first   bool // the first token loses its ▁, as in Metaspace
+	ofCharacters    bool
+	replacements    []string // texts and their replacements, in order
+	byteIDs         map[int32]byte
+	stripSpaces     int  // number of spaces to remove at the beginning of a text
+	firstLosesSpace bool // the first token loses its ▁, as in Metaspace
 }
 
 func (f *form) apply(s string) string {
@@ -67,7 +67,7 @@ func (b *builder) readCharacters(stages []stage) error {
 			}
 			return s
 		}
-		if m.Split == nil || *m.Split {
+		if m.Split == nil || *m.Split { // each piece ends before the next replacement
 			b.t.cutters = append(b.t.cutters, func(s string, i int) (start, end int) {
 				_, n := utf8.DecodeRuneInString(s[i:])
 				end, _ = literalFinder(m.Replacement)(s, i+n)
@@ -91,18 +91,18 @@ func (b *builder) readCharDecoder(stages []stage) error {
 			if err != nil {
 				return err
 			}
-			f.spaces = append(f.spaces, old, s.Content)
+			f.replacements = append(f.replacements, old, s.Content)
 		case "Strip":
 			if s.Content != " " || s.Stop != 0 || s.Start < 0 {
 				return errors.New("Strip is supported for spaces at the beginning only")
 			}
-			f.strip = s.Start
+			f.stripSpaces = s.Start
 		case "Metaspace":
 			scheme, err := s.scheme()
 			if err != nil {
 				return err
 			}
-			f.spaces, f.first = append(f.spaces, s.Replacement, " "), scheme != "never"
+			f.replacements, f.firstLosesSpace = append(f.replacements, s.Replacement, " "), scheme != "never"
 		default:
 			return fmt.Errorf("%q is not supported for a vocabulary of characters (have Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence)", s.Type)
 		}
@@ -120,21 +120,22 @@ func byteOf(name string) (byte, bool) {
 	return c, err == nil
 }
 
-// finishForm makes the texts of tokens from their names.
+// finishForm sets the texts of the tokens of characters (t.bytes) from their names, with a space for ▁, and which
+// tokens are bytes.
 func (t *Tokenizer) finishForm() {
-	if !t.form.chars {
+	if !t.form.ofCharacters {
 		return
 	}
 	names := slices.Clone(t.names)
-	for _, a := range t.normal.tokens {
+	for _, a := range t.addedNormalized.tokens {
 		names[a.ID] = a.Content // the reference decodes these by their searched form
 	}
 	for id, name := range names {
 		if c, ok := byteOf(name); ok && t.form.byteIDs != nil {
 			t.form.byteIDs[int32(id)] = c
 		}
-		for i := 0; i < len(t.form.spaces); i += 2 {
-			name = strings.ReplaceAll(name, t.form.spaces[i], t.form.spaces[i+1])
+		for i := 0; i < len(t.form.replacements); i += 2 {
+			name = strings.ReplaceAll(name, t.form.replacements[i], t.form.replacements[i+1])
 		}
 		t.bytes[id] = name
 	}
@@ -142,31 +143,31 @@ func (t *Tokenizer) finishForm() {
 
 // A charDecoder turns tokens of characters into text, one after the other.
 type charDecoder struct {
-	run   []byte // byte tokens so far; their text is known when the sequence ends
-	begun bool   // there was a token before
-	strip int
+	heldBytes []byte // byte tokens so far; their text is known when the sequence ends
+	begun     bool   // there was a token before
+	strip     int
 }
 
-// add appends the text that an id completes. Bytes that may begin a character are held back.
+// add appends the text that an id completes. Tokens of bytes are held back in d.heldBytes until another token follows.
+// The first token, and spaces at the beginning, may lose what the encoder put there.
 func (d *charDecoder) add(dst []byte, t *Tokenizer, id int32, skipSpecial bool) []byte {
 	isToken := id >= 0 && int(id) < len(t.names) && t.names[id] != ""
 	if !isToken || skipSpecial && t.special[id] {
 		return dst
 	}
-	if !d.begun {
-		d.strip = t.form.strip
-	}
 	begins := !d.begun
-	d.begun = true
+	if begins {
+		d.begun, d.strip = true, t.form.stripSpaces
+	}
 	if c, ok := t.form.byteIDs[id]; ok {
-		d.run = append(d.run, c)
+		d.heldBytes = append(d.heldBytes, c)
 		return dst
 	}
 	dst = d.flush(dst)
 	text := t.bytes[id]
-	if begins && t.form.first {
+	if begins && t.form.firstLosesSpace {
 		// The decoder of the reference drops every ▁ of the first token.
-		text = strings.ReplaceAll(t.names[id], t.form.spaces[len(t.form.spaces)-2], "")
+		text = strings.ReplaceAll(t.names[id], t.form.replacements[len(t.form.replacements)-2], "")
 	}
 	return d.append(dst, text)
 }
@@ -185,13 +186,13 @@ func (d *charDecoder) append(dst []byte, text string) []byte {
 
 // flush ends a sequence of byte tokens: if it is not valid UTF-8, each byte becomes U+FFFD.
 func (d *charDecoder) flush(dst []byte) []byte {
-	if len(d.run) == 0 {
+	if len(d.heldBytes) == 0 {
 		return dst
 	}
-	text := string(d.run)
+	text := string(d.heldBytes)
 	if !utf8.ValidString(text) {
-		text = strings.Repeat("\ufffd", len(d.run))
+		text = strings.Repeat("\ufffd", len(d.heldBytes))
 	}
-	d.run = d.run[:0]
+	d.heldBytes = d.heldBytes[:0]
 	return d.append(dst, text)
 }

@@ -38,7 +38,7 @@ func FuzzLoad(f *testing.F) {
 		for _, id := range ids {
 			if id < 0 || int(id) >= tok.VocabSize() {
 				// A post-processor may name any id; the text itself may not.
-				if !slices.Contains(tok.before, id) && !slices.Contains(tok.after, id) {
+				if !slices.Contains(tok.idsBefore, id) && !slices.Contains(tok.idsAfter, id) {
 					t.Fatalf("Encode(%q) has id %d of %d", text, id, tok.VocabSize())
 				}
 			}
@@ -63,7 +63,7 @@ func FuzzEncode(f *testing.F) {
 		ids := tok.Encode(text)
 		valid := string(appendValid(nil, []byte(text)))
 		var want string
-		tok.raw.split(valid, func(s string) { want += nfc(s) }, func(id int32) { want += tok.Token(id) })
+		tok.addedRaw.split(valid, func(s string) { want += nfc(s) }, func(id int32) { want += tok.Token(id) })
 		if got := tok.Decode(ids, false); got != want {
 			t.Fatalf("Decode(Encode(%+q)) = %+q, want %+q", text, got, want)
 		}

@@ -25,8 +25,8 @@ import (
 //   - chat_template.jinja and additional_chat_templates/NAME.jinja, if present: the
 //     chat templates, used instead of those of the configuration
 //
-// It reads byte-level BPE and BPE of characters with byte fallback, and its errors name what is not supported. The error wraps
-// fs.ErrNotExist if the folder has no tokenizer.
+// It reads byte-level BPE and BPE of characters with byte fallback, and its errors name what is not supported. The
+// error wraps fs.ErrNotExist if the folder has no tokenizer.
 func Load(dir string) (*Tokenizer, error) {
 	folder, err := reading.OpenFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +92,7 @@ func load(fsys fs.FS) (*Tokenizer, error) {
 		}
 		t, err := b.finish(config)
 		if err == nil {
-			err = config.surround(t)
+			err = config.surround(t) // BOS and EOS; tokenizer.json says itself what stands around a text
 		}
 		return t, err
 	default:
@@ -106,9 +106,9 @@ type builder struct {
 	t     *Tokenizer
 	added []addedToken
 
-	unk  string
-	fuse bool
-	text []byte // scratch
+	unk     string
+	fuseUnk bool
+	text    []byte // scratch
 }
 
 // maxID bounds the ids of a vocabulary, and so the memory that a hostile folder can
@@ -133,11 +133,12 @@ func (b *builder) readTokenizer(data []byte) error {
 			return fmt.Errorf("added_tokens: %w", err)
 		}
 	}
-	b.t.form.chars = !bytes.Contains(parts["pre_tokenizer"], []byte(`"ByteLevel"`))
+	// Symbols are bytes, or else characters: this decides how all parts are read.
+	b.t.form.ofCharacters = !bytes.Contains(parts["pre_tokenizer"], []byte(`"ByteLevel"`))
 	if err := b.readModel(parts["model"]); err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
-	for _, place := range []struct {
+	for _, part := range []struct {
 		name string
 		read func([]stage) error
 	}{
@@ -146,12 +147,12 @@ func (b *builder) readTokenizer(data []byte) error {
 		{"post_processor", b.readPostProcessor},
 		{"decoder", b.readDecoder},
 	} {
-		stages, err := stagesOf(parts[place.name])
+		stages, err := stagesOf(parts[part.name])
 		if err == nil {
-			err = place.read(stages)
+			err = part.read(stages)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", place.name, err)
+			return fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
 	return nil
@@ -193,7 +194,8 @@ func (o *modelOptions) check() error {
 	return nil
 }
 
-// readModel reads "model": byte-pair encoding, its vocabulary and its merges.
+// readModel reads "model": byte-pair encoding, its vocabulary and its merges. form.ofCharacters says whether the
+// symbols of the vocabulary are characters, or else bytes.
 func (b *builder) readModel(raw json.RawMessage) error {
 	rest, err := members(raw)
 	if err != nil {
@@ -203,7 +205,7 @@ func (b *builder) readModel(raw json.RawMessage) error {
 	delete(rest, "vocab")
 	delete(rest, "merges")
 	var options modelOptions
-	for _, key := range slices.Sorted(maps.Keys(rest)) {
+	for _, key := range slices.Sorted(maps.Keys(rest)) { // without the two, which are large and have readers of their own
 		if err := strict.JSON(fmt.Appendf(nil, "{%q: %s}", key, rest[key]), &options); err != nil {
 			return err
 		}
@@ -211,14 +213,14 @@ func (b *builder) readModel(raw json.RawMessage) error {
 	if err := options.check(); err != nil {
 		return err
 	}
-	if options.ByteFallback && !b.t.form.chars {
+	if options.ByteFallback && !b.t.form.ofCharacters {
 		return errors.New("byte_fallback is not supported for byte-level vocabularies, which have all bytes")
 	}
 	if vocab == nil || merges == nil {
 		return errors.New(`want "vocab" and "merges"`)
 	}
 	if options.Unk != nil {
-		b.unk, b.fuse = *options.Unk, options.Fuse
+		b.unk, b.fuseUnk = *options.Unk, options.Fuse
 	}
 	if err := b.readVocab(vocab); err != nil {
 		return fmt.Errorf("vocab: %w", err)
@@ -226,22 +228,22 @@ func (b *builder) readModel(raw json.RawMessage) error {
 	if err := b.readMerges(merges); err != nil {
 		return fmt.Errorf("merges: %w", err)
 	}
-	if b.t.form.chars {
-		b.t.bpe.chars, b.t.bpe.fallback = maps.Clone(b.t.ids), options.ByteFallback
+	if b.t.form.ofCharacters {
+		b.t.bpe.charIDs, b.t.bpe.byteFallback = maps.Clone(b.t.ids), options.ByteFallback // a clone: added tokens come to ids later
 	}
 	if options.IgnoreMerges {
-		b.t.bpe.whole = make(map[string]int32, len(b.t.ids))
+		b.t.bpe.wholePieces = make(map[string]int32, len(b.t.ids)) // by the text of a piece
 		for name, id := range b.t.ids {
-			if !b.t.form.chars {
+			if !b.t.form.ofCharacters {
 				name = b.t.bytes[id]
 			}
-			b.t.bpe.whole[name] = id
+			b.t.bpe.wholePieces[name] = id
 		}
 	}
 	return nil
 }
 
-// readVocab reads {"name": id, ...}.
+// readVocab reads {"name": id, ...} into names, bytes and ids of the Tokenizer, and the ids of single bytes into its bpe.
 func (b *builder) readVocab(raw []byte) error {
 	// Names and bytes go into one buffer and become parts of one string: a quarter of a million small strings
 	// would take most of the time. The bytes of a token are left empty if they are the same as its name.
@@ -262,7 +264,7 @@ func (b *builder) readVocab(raw []byte) error {
 		text = append(text, key...)
 		e.bytes = len(text)
 		text = appendBytes(text, text[e.name:])
-		if bytes.Equal(text[e.name:e.bytes], text[e.bytes:]) {
+		if bytes.Equal(text[e.name:e.bytes], text[e.bytes:]) { // the same as the name
 			text = text[:e.bytes]
 		}
 		e.end = len(text)
@@ -290,8 +292,8 @@ func (b *builder) readVocab(raw []byte) error {
 		t.names[e.id], t.bytes[e.id] = name, raw
 		t.ids[name] = int32(e.id)
 	}
-	for c := range t.bpe.bytes {
-		if id, ok := t.ids[string(byteToRune[c])]; ok && !t.form.chars {
+	for c := range t.bpe.bytes { // each byte is a symbol of a byte-level vocabulary
+		if id, ok := t.ids[string(byteToRune[c])]; ok && !t.form.ofCharacters {
 			t.bpe.bytes[c] = id
 		}
 	}
@@ -344,8 +346,7 @@ func (b *builder) addMergeLine(line []byte) error {
 	return b.addMerge(left, right)
 }
 
-// addMerge adds the next best merge: left and right, tokens of the vocabulary, become the token of their joined
-// bytes.
+// addMerge adds the next best merge: left and right, tokens of the vocabulary, become the token of their joined bytes.
 func (b *builder) addMerge(left, right []byte) error {
 	l, okL := b.t.ids[string(left)]
 	r, okR := b.t.ids[string(right)]
@@ -409,7 +410,8 @@ func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 	return err
 }
 
-// finish adds the added tokens and applies config.
+// finish completes the Tokenizer: with the added tokens, the token for unknown symbols, the texts of tokens, and, from
+// config, BOS, EOS and the chat template. It checks the ids that tokenizer.json puts around a text.
 func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 	t := b.t
 	for _, a := range b.added {
@@ -420,10 +422,10 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(t.raw.build(), t.normal.build()); err != nil {
+	if err := errors.Join(t.addedRaw.build(), t.addedNormalized.build()); err != nil {
 		return nil, err
 	}
-	for _, id := range slices.Concat(t.before, t.after) {
+	for _, id := range slices.Concat(t.idsBefore, t.idsAfter) {
 		if id < 0 || int(id) >= len(t.names) {
 			return nil, fmt.Errorf("post_processor: no token has the id %d", id)
 		}
@@ -433,7 +435,7 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 		if !ok {
 			return nil, fmt.Errorf("unk_token %q is not in the vocabulary", b.unk)
 		}
-		t.bpe.unk, t.bpe.fuse = id, b.fuse
+		t.bpe.unk, t.bpe.fuseUnk = id, b.fuseUnk
 	}
 	t.finishForm()
 	t.bpe.startCache(len(t.names))
@@ -442,7 +444,7 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 	return t, nil
 }
 
-// addToken gives an added token its id, and has it searched in the normalized or in the raw text.
+// addToken gives an added token its id, which the vocabulary may have, too, and has it searched in normalized or raw text.
 func (b *builder) addToken(a addedToken) error {
 	t := b.t
 	if a.ID < 0 || a.ID >= maxID {
@@ -464,9 +466,9 @@ func (b *builder) addToken(a addedToken) error {
 	t.special[a.ID] = a.Special
 	if a.Normalized && len(t.form.steps) > 0 {
 		a.Content = t.form.apply(a.Content)
-		t.normal.add(a)
-	} else if !t.raw.has(a.Content) {
-		t.raw.add(a)
+		t.addedNormalized.add(a)
+	} else if !t.addedRaw.has(a.Content) {
+		t.addedRaw.add(a)
 	}
 	return nil
 }

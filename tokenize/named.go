@@ -98,10 +98,10 @@ func (s templateSource) template(tokens map[string]string) *chatTemplate {
 
 // A chatTemplate has the chat templates of a folder.
 type chatTemplate struct {
-	plain  *templateText
-	named  map[string]*templateText // replaces plain, unless nil
-	tokens map[string]string        // bos_token and others that templates name
-	told   sync.Map                 // what NewlyUntold has said
+	plain    *templateText
+	named    map[string]*templateText // replaces plain, unless nil
+	tokens   map[string]string        // bos_token and others that templates name
+	reported sync.Map                 // what NewlyUntold has said
 }
 
 // choose returns the template for a conversation.

@@ -61,15 +61,13 @@ func quickSpan(s string, i int) int {
 	return end
 }
 
-// boundary reports whether the first character of s neither moves before the text
-// in front of it nor composes with it.
+// boundary reports whether the first character of s neither moves before the text in front of it nor composes with it.
 func boundary(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
 	return r < 0x300 || norm.NFC.PropertiesString(s).BoundaryBefore() || unicode.Is(inert, r)
 }
 
-// A cluster of this many characters has at most 3 times as many marks, under
-// the 30 that x/text leaves together.
+// A cluster of this many characters has at most 3 times as many marks, under the 30 that x/text leaves together.
 const safeCluster = 8
 
 // cluster returns the end of the shortest text from i that normalizes by

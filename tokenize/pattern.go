@@ -64,14 +64,15 @@ type thread struct {
 
 func newMachine(p *pattern) *machine { return &machine{seen: make([]int, len(p.prog))} }
 
-// find is find of p: its threads read the characters of s[from:] together.
+// find is p.find: its threads read the characters of s[from:] together. As long as nothing matches, a thread begins at
+// each character. After a match only the threads that are preferred to it go on, for at most maxAhead characters.
 func (m *machine) find(p *pattern, s string, from int) (start, end int) {
 	for i := range m.seen {
 		m.seen[i] = -1
 	}
 	m.next = m.next[:0]
 	start, end = len(s), len(s)
-	for i, found, past := from, false, 0; ; past++ {
+	for i, found, past := from, false, 0; ; past++ { // past counts characters behind the match
 		ahead, size := rune(-1), 0
 		if i < len(s) {
 			ahead, size = utf8.DecodeRuneInString(s[i:])

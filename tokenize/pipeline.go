@@ -35,7 +35,8 @@ type stage struct {
 	SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
 }
 
-// stagesOf reads a stage, and returns those of a Sequence in their order.
+// stagesOf reads a stage, and returns those of a Sequence in their order. It refuses stages that are too many, or that
+// make a text much longer.
 func stagesOf(raw json.RawMessage) ([]stage, error) {
 	var whole stage
 	if len(raw) > 0 {
@@ -52,7 +53,7 @@ func stagesOf(raw json.RawMessage) ([]stage, error) {
 		if old, unfit := s.replaced(); s.Type == "Replace" && unfit == nil {
 			growth *= max(1, float64(len(s.Content))/float64(len(old)))
 		}
-		growth *= 1 + float64(len(s.Prepend))/1024 // most texts are longer
+		growth *= 1 + float64(len(s.Prepend))/1024 // by its share of a text of 1024 bytes; most are longer
 	}
 	if err == nil && growth > maxGrowth {
 		err = fmt.Errorf("its stages can make a text more than %d times as long", maxGrowth)
@@ -60,8 +61,7 @@ func stagesOf(raw json.RawMessage) ([]stage, error) {
 	return all, err
 }
 
-// Limits of the stages, which work on every text. Stages in use are far below them: ▁ for
-// a space is 3 times as long.
+// Limits of the stages, which work on every text. Stages in use are far below them: ▁ for a space is 3 times as long.
 const (
 	maxStages = 64
 	maxGrowth = 32
@@ -124,7 +124,7 @@ func (b *builder) readNormalizer(stages []stage) error {
 
 // readPreTokenizer accepts ByteLevel, alone or after any number of Split and Digits stages.
 func (b *builder) readPreTokenizer(stages []stage) error {
-	if b.t.form.chars {
+	if b.t.form.ofCharacters {
 		return b.readCharacters(stages)
 	}
 	byteLevel := false
@@ -245,17 +245,17 @@ func (b *builder) readTemplateProcessing(s stage) error {
 	if texts != 1 {
 		return fmt.Errorf("TemplateProcessing of %d texts, want 1", texts)
 	}
-	if len(before)+len(after)+len(b.t.before)+len(b.t.after) > maxAround {
+	if len(before)+len(after)+len(b.t.idsBefore)+len(b.t.idsAfter) > maxAround {
 		return fmt.Errorf("TemplateProcessing adds more than %d tokens", maxAround)
 	}
-	b.t.before = append(before, b.t.before...)
-	b.t.after = append(b.t.after, after...)
+	b.t.idsBefore = append(before, b.t.idsBefore...)
+	b.t.idsAfter = append(b.t.idsAfter, after...)
 	return nil
 }
 
 // readDecoder accepts ByteLevel, alone or in a Sequence, or the decoders of a vocabulary of characters.
 func (b *builder) readDecoder(stages []stage) error {
-	if b.t.form.chars {
+	if b.t.form.ofCharacters {
 		return b.readCharDecoder(stages)
 	}
 	if len(stages) != 1 {

@@ -31,7 +31,7 @@ func TestRoundTrip(t *testing.T) {
 		text := anyText().Draw(t, "text")
 		// Added tokens are cut out before normalization, so the test normalizes each part.
 		var want string
-		tok.raw.split(text, func(s string) { want += nfc(s) }, func(id int32) { want += tok.Token(id) })
+		tok.addedRaw.split(text, func(s string) { want += nfc(s) }, func(id int32) { want += tok.Token(id) })
 		if got := tok.Decode(tok.Encode(text), false); got != want {
 			t.Fatalf("Decode(Encode(%+q)) = %+q, want %+q", text, got, want)
 		}
@@ -208,7 +208,7 @@ func TestPrompt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tok.before = []int32{2}
+	tok.idsBefore = []int32{2}
 	tok.chat = templateSource{plain: "{% for m in messages %}{{ m.role[0] }}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}a{% endif %}"}.template(nil)
 	chat := Template{Name: "chat", Chat: true}
 	system := Template{Name: "chat", Chat: true, System: "b"}

@@ -40,9 +40,8 @@ func (s TemplateSettings) PromptTemplate() (Template, error) {
 	return t, errors.Join(errs...)
 }
 
-// ArgTexts are the arguments of a chat template as settings state them: name=value, where
-// the value is JSON if it is valid JSON, else a text. Python's True, False and None count
-// as JSON's. A run file may also state a table.
+// ArgTexts are the arguments of a chat template as settings state them: name=value, where the value is JSON if it is
+// valid JSON, else a text. Python's True, False and None count as JSON's. A run file may also state a table.
 type ArgTexts []string
 
 // UnmarshalTOML takes a list of strings, or a table.

@@ -61,7 +61,8 @@ func (find finder) part(s string, i int) (end int, match bool) {
 // cutter returns what a Split stage does with the matches, by the behaviors of the
 // reference; with invert, the texts between the matches count as matches.
 func (find finder) cutter(behavior string, invert bool) (cutter, error) {
-	// joined is the next part, together with the one behind it if that is a match and the first is not (or the other way round).
+	// joined cuts parts, each a match or a text between two: with first, a match and the text behind it are one piece,
+	// without it a text and the match behind it.
 	joined := func(first bool) cutter {
 		return func(s string, i int) (start, end int) {
 			end, match := find.part(s, i)
@@ -159,8 +160,8 @@ func skip(s string, i int, k kind) int {
 	return i
 }
 
-// cutQwen returns the end of the match of qwenPattern at i (it matches at every place), written by hand because it is many times
-// faster than any expression (see the package comment).
+// cutQwen returns the end of the match of qwenPattern at i (it matches at every place), written by hand because it is
+// many times faster than any expression (see the package comment).
 func cutQwen(s string, i int) int {
 	k, after := kindAt(s, i)
 	if s[i] == '\'' {

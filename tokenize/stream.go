@@ -24,7 +24,7 @@ func (t *Tokenizer) NewDecoder() *StreamDecoder { return &StreamDecoder{t: t} }
 // Add returns the text that id completes, often but not always its own.
 func (d *StreamDecoder) Add(id int32) string {
 	skip := d.SkipSpecial && !slices.Contains(d.Keep, d.t.Token(id))
-	if d.t.form.chars {
+	if d.t.form.ofCharacters {
 		return string(d.text.add(nil, d.t, id, skip))
 	}
 	buf := d.t.appendToken(d.held, id, skip)
@@ -52,13 +52,13 @@ func (d *StreamDecoder) Bytes(id int32) []byte {
 // IsAdded reports whether id is an added token, which is searched in a text before it is split.
 func (d *StreamDecoder) IsAdded(id int32) bool {
 	name := d.t.Token(id)
-	return name != "" && (d.t.raw.has(name) || d.t.normal.has(d.t.form.apply(name)))
+	return name != "" && (d.t.addedRaw.has(name) || d.t.addedNormalized.has(d.t.form.apply(name)))
 }
 
 // Pending returns the text that Flush would add if it consists of whole characters, else
 // "". Another byte token may still change it.
 func (d *StreamDecoder) Pending() string {
-	if !d.t.form.chars || !utf8.Valid(d.text.run) {
+	if !d.t.form.ofCharacters || !utf8.Valid(d.text.heldBytes) {
 		return ""
 	}
 	ahead := d.text
@@ -68,7 +68,7 @@ func (d *StreamDecoder) Pending() string {
 // Flush ends a text. It returns one U+FFFD if the last character is not complete,
 // else nothing. The decoder then begins a new text.
 func (d *StreamDecoder) Flush() string {
-	if d.t.form.chars {
+	if d.t.form.ofCharacters {
 		text := string(d.text.flush(nil))
 		d.text = charDecoder{}
 		return text

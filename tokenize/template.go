@@ -22,8 +22,7 @@ type Template struct {
 	// the problem in the user's message. System is the system message; if it is empty
 	// there is none. Args are further arguments of the chat template.
 	Chat bool
-	// Auto templates leave prompts that are conversations to the chat template;
-	// Prefix and Suffix go around texts.
+	// Auto templates leave prompts that are conversations to the chat template; Prefix and Suffix go around texts.
 	Auto   bool
 	System string
 	Args   ArgTexts
@@ -31,8 +30,8 @@ type Template struct {
 	// puts the values of a row in their places.
 	Columns []string
 
-	parts []string // the text, a name, the text behind it ...
-	bare  bool     // it has no place for the problem
+	parts        []string // the text, a name, the text behind it ...
+	lacksProblem bool     // it has no place for the problem
 }
 
 // problemName is the name of the problem, in braces, in a template that is a text.
@@ -120,7 +119,8 @@ var inBraces = regexp.MustCompile(`\{\{[A-Za-z_][\w.]*\}\}|\{[A-Za-z_][\w.]*\}`)
 // inLaTeX matches a text after which a brace opens an argument.
 var inLaTeX = regexp.MustCompile(`(\\[A-Za-z]*|[\^_])$`)
 
-// partsOf splits a template at the names in braces; the odd parts are names.
+// partsOf splits a template at the names in braces; the odd parts are names. Braces that are an argument in LaTeX stay
+// as they are, but for {problem}, and doubled ones become single ones.
 func partsOf(text string) []string {
 	parts := []string{""}
 	last := &parts[0] // the text so far
@@ -134,7 +134,7 @@ func partsOf(text string) []string {
 		before, found := text[:at[0]], text[at[0]:at[1]]
 		name := strings.Trim(found, "{}")
 		*last += before
-		argument = inLaTeX.MatchString(before) || argument && before == ""
+		argument = inLaTeX.MatchString(before) || argument && before == "" // \frac{a}{b} has two
 		switch text = text[at[1]:]; {
 		case found == "{"+problemName+"}" || !argument && !strings.HasPrefix(found, "{{"):
 			parts = append(parts, name, "")
@@ -147,7 +147,8 @@ func partsOf(text string) []string {
 	}
 }
 
-// filled returns the template whose parts have values in place of the names of columns.
+// filled sets Prefix and Suffix, the texts before and behind {problem}, from the parts, with values in place of the
+// names of columns; nil leaves them out. A template without {problem} has all in Prefix.
 func (t Template) filled(values map[string]string) Template {
 	into := &t.Prefix
 	for i, part := range t.parts {
@@ -160,7 +161,7 @@ func (t Template) filled(values map[string]string) Template {
 			*into += values[part]
 		}
 	}
-	t.bare = into == &t.Prefix
+	t.lacksProblem = into == &t.Prefix
 	return t
 }
 
@@ -184,7 +185,7 @@ func (t Template) Fill(value func(column string) (string, error)) (Template, err
 // Render returns the prompt for a problem. It does not do so for a chat template,
 // which needs its tokenizer: see Tokenizer.Prompt.
 func (t Template) Render(problem string) string {
-	if t.bare {
+	if t.lacksProblem {
 		return t.Prefix
 	}
 	return t.Prefix + problem + t.Suffix
@@ -197,7 +198,7 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 	case len(around.Columns) > 0:
 		return "", nil, fmt.Errorf("the template names {%s}, a column, and there is no row of a file here", around.Columns[0])
 	case around.Auto && around.Foreign(t) && t.CheckChat() == nil:
-		for _, c := range instructed(problem) {
+		for _, c := range instructed(problem) { // two ways to state the instruction: the first that the template takes
 			if text, ids, err = t.EncodeChat(c); err == nil {
 				break
 			}
@@ -205,7 +206,7 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 		return text, ids, err
 	case !around.Chat:
 		text = around.Render(problem)
-		return text, once(t.Encode(text), len(t.before)), nil
+		return text, once(t.Encode(text), len(t.idsBefore)), nil // the template may begin with BOS itself
 	}
 	chat, err := around.Around(Talk(Message{Role: "user", Content: around.Render(problem)}))
 	if err != nil {
@@ -229,8 +230,7 @@ func (t Template) Instruction() string {
 	return ""
 }
 
-// Talks says whether prompts in the template are turns of a chat that the tokenizer's
-// chat template can continue.
+// Talks says whether prompts in the template are turns of a chat that the tokenizer's chat template can continue.
 func (t Template) Talks(k *Tokenizer) bool {
 	return (t.Chat || t.Auto || t.Prefix == qwenMathPrefix) && k.CheckChat() == nil
 }

@@ -16,10 +16,10 @@ var ThoughtMarks = []string{thoughtBegin, thoughtEnd}
 // what it says. A thought stands at the beginning, between <think> and </think>; blanks
 // around it belong to neither. A thought without an end goes on to the end of the turn.
 type Thoughts struct {
-	at    int    // place: before the first thought or behind one, inside one, or after all of them
-	some  bool   // there was a thought
-	begun bool   // the thought has text
-	held  string // text that is not decided yet
+	state      int    // before the first thought or behind one, inside one, or after all of them
+	hadThought bool   // there was a thought
+	hasText    bool   // the thought has text
+	pending    string // text that is not decided yet
 }
 
 const (
@@ -32,16 +32,15 @@ const (
 func (d *StreamDecoder) Thoughts(prompt []int32) *Thoughts {
 	end := d.t.Decode(prompt[max(0, len(prompt)-16):], false)
 	if strings.HasSuffix(strings.TrimRight(end, blanks), thoughtBegin) {
-		return &Thoughts{at: insideThought, some: true}
+		return &Thoughts{state: insideThought, hadThought: true}
 	}
 	return new(Thoughts)
 }
 
 // Inside reports whether the text so far ends inside a thought.
-func (x *Thoughts) Inside() bool { return x.at == insideThought }
+func (x *Thoughts) Inside() bool { return x.state == insideThought }
 
-// Turn decodes a whole turn after a prompt, without special tokens but for the marks of
-// thoughts and those in Keep.
+// Turn decodes a whole turn after a prompt, without special tokens but for the marks of thoughts and those in Keep.
 func (d *StreamDecoder) Turn(prompt, turn []int32) (thought, said string) {
 	d.SkipSpecial, d.Keep = true, append(d.Keep, ThoughtMarks...)
 	var text strings.Builder
@@ -55,42 +54,43 @@ func (d *StreamDecoder) Turn(prompt, turn []int32) (thought, said string) {
 	return thought + more, said + rest
 }
 
-// Add returns the further thought and saying that a piece makes certain.
+// Add adds a piece of the turn and returns what is now certain to be thought, and what to be said. It keeps in
+// x.pending what may be a part of a mark, or blanks that belong to neither.
 func (x *Thoughts) Add(text string) (thought, said string) {
-	x.held += text
+	x.pending += text
 	for {
-		switch x.at {
+		switch x.state {
 		case maybeThought:
-			rest := strings.TrimLeft(x.held, blanks)
+			rest := strings.TrimLeft(x.pending, blanks)
 			after, is := strings.CutPrefix(rest, thoughtBegin)
 			switch {
 			case is:
-				x.at, x.some, x.begun, x.held = insideThought, true, false, after
+				x.state, x.hadThought, x.hasText, x.pending = insideThought, true, false, after
 			case strings.HasPrefix(thoughtBegin, rest):
 				return thought, said
 			default:
-				x.at = afterThoughts
-				if x.some {
-					x.held = rest
+				x.state = afterThoughts
+				if x.hadThought { // blanks behind a thought go; those of a turn without one stay
+					x.pending = rest
 				}
 			}
 		case insideThought:
-			if !x.begun {
-				x.held = strings.TrimLeft(x.held, blanks)
-				x.begun = x.held != ""
+			if !x.hasText {
+				x.pending = strings.TrimLeft(x.pending, blanks)
+				x.hasText = x.pending != ""
 			}
-			before, after, ended := strings.Cut(x.held, thoughtEnd)
+			before, after, ended := strings.Cut(x.pending, thoughtEnd)
 			if ended {
 				thought += strings.TrimRight(before, blanks)
-				x.at, x.held = maybeThought, after
+				x.state, x.pending = maybeThought, after
 				continue
 			}
 			n := len(strings.TrimRight(before[:len(before)-Begun(before, thoughtEnd)], blanks))
-			x.held = before[n:]
+			x.pending = before[n:]
 			return thought + before[:n], said
 		default:
-			said += x.held
-			x.held = ""
+			said += x.pending
+			x.pending = ""
 			return thought, said
 		}
 	}
@@ -98,12 +98,12 @@ func (x *Thoughts) Add(text string) (thought, said string) {
 
 // End ends the turn, and returns what was not certain.
 func (x *Thoughts) End() (thought, said string) {
-	rest := x.held
-	x.held = ""
+	rest := x.pending
+	x.pending = ""
 	switch {
-	case x.at == insideThought:
+	case x.state == insideThought:
 		return strings.TrimRight(rest, blanks), ""
-	case x.at == maybeThought && x.some:
+	case x.state == maybeThought && x.hadThought:
 		return "", strings.TrimLeft(rest, blanks)
 	}
 	return "", rest

@@ -32,7 +32,7 @@ func TestThoughts(t *testing.T) {
 	} {
 		begin := func() *Thoughts {
 			if tt.prompt == "open" {
-				return &Thoughts{at: insideThought, some: true}
+				return &Thoughts{state: insideThought, hadThought: true}
 			}
 			return new(Thoughts)
 		}

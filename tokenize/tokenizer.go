@@ -13,13 +13,13 @@ type Tokenizer struct {
 	special []bool   // id -> left out by Decode with skipSpecial
 	ids     map[string]int32
 
-	form    form
-	raw     addedSet // added tokens that are searched in the original text
-	normal  addedSet // added tokens that are searched after normalization
-	cutters []cutter // each splits the pieces of the previous cutter
-	bpe     *bpe
+	form            form
+	addedRaw        addedSet // added tokens that are searched in the original text
+	addedNormalized addedSet // added tokens that are searched after normalization
+	cutters         []cutter // each splits the pieces of the previous cutter
+	bpe             *bpe
 
-	before, after []int32 // tokens that Encode puts around a text (BOS, EOS)
+	idsBefore, idsAfter []int32 // tokens that Encode puts around a text (BOS, EOS)
 
 	bos, eos string
 	chat     *chatTemplate
@@ -32,23 +32,24 @@ type Tokenizer struct {
 // Invalid UTF-8 is read as U+FFFD, as Decode writes it. A byte that is not in the vocabulary (possible only in
 // small vocabularies) is left out, as in the reference: see Check.
 func (t *Tokenizer) Encode(text string) []int32 {
-	ids := make([]int32, 0, len(text)/3+len(t.before)+len(t.after)+4)
-	ids = append(ids, t.before...)
+	ids := make([]int32, 0, len(text)/3+len(t.idsBefore)+len(t.idsAfter)+4)
+	ids = append(ids, t.idsBefore...)
 	ids = t.appendText(ids, text)
-	return append(ids, t.after...)
+	return append(ids, t.idsAfter...)
 }
 
-// appendText appends the ids of text and nothing around it.
+// appendText appends the ids of text and nothing around it: it cuts added tokens out, once of the text and once of what
+// the normalizer makes of it, and gives the rest to cut, with spaces as ▁ where the form has them so.
 func (t *Tokenizer) appendText(ids []int32, text string) []int32 {
 	if !utf8.ValidString(text) {
 		text = string(appendValid(nil, []byte(text)))
 	}
-	atStart := true
+	atStart := true // nothing stands before in the text, which Metaspace wants to know
 	found := func(id int32) { atStart = false; ids = append(ids, id) }
-	t.raw.split(text, func(s string) {
+	t.addedRaw.split(text, func(s string) {
 		begins := atStart
 		atStart = false
-		t.normal.split(t.form.apply(s), func(s string) {
+		t.addedNormalized.split(t.form.apply(s), func(s string) {
 			if t.form.metaspace != nil {
 				s = t.form.metaspace(s, begins)
 			}
@@ -86,25 +87,25 @@ func (t *Tokenizer) Check(text string) error {
 // CheckKnown is Check that also refuses a character for which the vocabulary has only its
 // token for unknown characters: the model could not learn it.
 func (t *Tokenizer) CheckKnown(text string) error {
-	if !t.form.chars && !slices.Contains(t.bpe.bytes[:], -1) {
+	if !t.form.ofCharacters && !slices.Contains(t.bpe.bytes[:], -1) { // each byte has a token
 		return nil
 	}
 	var err error
 	check := func(s string) {
 		for i, r := range s {
-			if t.form.chars {
-				if r == ' ' && t.form.metaspace != nil || t.bpe.knows(t.form.apply(string(r))) {
+			if t.form.ofCharacters {
+				if r == ' ' && t.form.metaspace != nil || t.bpe.knows(t.form.apply(string(r))) { // a space is written as ▁
 					continue
 				}
 			}
 			for _, b := range []byte(string(r)) {
-				if err == nil && (t.bpe.bytes[b] < 0 || t.form.chars) {
+				if err == nil && (t.bpe.bytes[b] < 0 || t.form.ofCharacters) {
 					err = fmt.Errorf("tokenize: %q in %.40q is not in the vocabulary", r, s[i:])
 				}
 			}
 		}
 	}
-	t.raw.split(text, func(s string) { t.normal.split(s, check, func(int32) {}) }, func(int32) {})
+	t.addedRaw.split(text, func(s string) { t.addedNormalized.split(s, check, func(int32) {}) }, func(int32) {})
 	return err
 }
 
@@ -113,7 +114,7 @@ func (t *Tokenizer) CheckKnown(text string) error {
 // has tokens) add nothing; with skipSpecial, special tokens add nothing either.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	buf := make([]byte, 0, 5*len(ids))
-	if t.form.chars {
+	if t.form.ofCharacters {
 		var d charDecoder
 		for _, id := range ids {
 			buf = d.add(buf, t, id, skipSpecial)
@@ -136,8 +137,7 @@ func (t *Tokenizer) appendToken(dst []byte, id int32, skipSpecial bool) []byte {
 	return append(dst, t.bytes[id]...)
 }
 
-// VocabSize is one more than the largest id that has a token. Models may have
-// more logits than that, never fewer.
+// VocabSize is one more than the largest id that has a token. Models may have more logits than that, never fewer.
 func (t *Tokenizer) VocabSize() int { return len(t.names) }
 
 // BOS returns the id of the token that begins a text; ok is false if the tokenizer has none.

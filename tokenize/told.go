@@ -31,7 +31,7 @@ func (m Message) Learned() (bool, error) {
 // Untold returns the roles of messages whose contents leave no trace in the text that the
 // tokenizer's chat template makes. It returns none of a conversation that is refused.
 func (c Conversation) Untold(t *Tokenizer) (roles []string) {
-	probe := c
+	probe := c // with a mark in place of each content
 	probe.Messages, probe.Continue = slices.Clone(c.Messages), ""
 	marks := make([]string, len(c.Messages))
 	for i, m := range c.Messages {
@@ -56,7 +56,7 @@ func (c Conversation) Untold(t *Tokenizer) (roles []string) {
 // makes, and which of their fields the template does not name; "" if there are none, or if
 // this was said of an earlier conversation. It renders once for each sequence of roles.
 func (c Conversation) NewlyUntold(t *Tokenizer) string {
-	isNew := func(what string) bool { _, known := t.chat.told.LoadOrStore(what, true); return !known }
+	isNew := func(what string) bool { _, known := t.chat.reported.LoadOrStore(what, true); return !known }
 	var shape, what []string
 	for _, m := range c.Messages {
 		shape = append(shape, m.Role)

@@ -49,15 +49,15 @@ func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 	template, err := source.parse()
 	w.must(err)
 	for i, m := range c.Messages {
-		learned, err := m.Learned()
+		learned, err := m.Learned() // false if a field of the message says so
 		if err != nil {
 			w.must(fmt.Errorf("message %d: %w", i+1, err))
 		}
 		if m.Role == "assistant" {
-			w.skip = append(w.skip, !learned)
+			w.notLearned = append(w.notLearned, !learned)
 		}
 	}
-	if template.Marks() {
+	if template.Marks() { // it has generation statements
 		d = w.marked(from)
 	} else {
 		d = w.derived(from)
@@ -71,9 +71,9 @@ func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 // A dialogueWriter renders parts of a conversation. It gives up by panicking with a
 // noRendering, which Dialogue returns as an error.
 type dialogueWriter struct {
-	t    *Tokenizer
-	chat Conversation
-	skip []bool // which of the assistant's messages are not learned
+	t          *Tokenizer
+	chat       Conversation
+	notLearned []bool // which of the assistant's messages are not learned
 }
 
 type noRendering struct{ error }
@@ -94,7 +94,8 @@ func (w dialogueWriter) render(n int, prompt bool) (string, []jinja.Mark) {
 	return text, marks
 }
 
-// marked returns the turns that the template's generation statements mark.
+// marked returns the whole text, and as turns what the template's generation statements mark behind the prompt, which
+// is the messages before number from. A turn that is not learned is left out.
 func (w dialogueWriter) marked(from int) (d dialogue) {
 	text, marks := w.render(len(w.chat.Messages), false)
 	d.Text = text
@@ -102,24 +103,25 @@ func (w dialogueWriter) marked(from int) (d dialogue) {
 	if from > 0 {
 		prompt, _ := w.render(from, true)
 		begins = commonPrefix(prompt, text)
-		d.OtherPrompt = begins < len(prompt)
+		d.OtherPrompt = begins < len(prompt) // the whole text does not begin with the prompt
 	}
-	skips := slices.Contains(w.skip, true)
-	if skips && len(marks) != len(w.skip) {
-		w.must(fmt.Errorf("it marks %d turns of the assistant, of %d messages, so the one that is not learned cannot be told", len(marks), len(w.skip)))
+	skips := slices.Contains(w.notLearned, true)
+	if skips && len(marks) != len(w.notLearned) {
+		w.must(fmt.Errorf("it marks %d turns of the assistant, of %d messages, so the one that is not learned cannot be told", len(marks), len(w.notLearned)))
 	}
 	for i, m := range marks {
-		if s := (span{max(m.Start, begins), m.End}); s.Start < s.End && !(skips && w.skip[i]) {
+		if s := (span{max(m.Start, begins), m.End}); s.Start < s.End && !(skips && w.notLearned[i]) {
 			d.Turns = append(d.Turns, s)
 		}
 	}
 	return d
 }
 
-// derived finds the turns of a template without generation statements.
+// derived finds the turns of a template without generation statements: it renders the conversation up to each turn of
+// the assistant, and appends to d.Text what that adds. Turns before message from, or not learned, are only text.
 func (w dialogueWriter) derived(from int) (d dialogue) {
-	last, tail := -1, "" // the newest turn, and the template's text after it
-	skip := w.skip
+	last, tail := -1, "" // the message of the newest turn, and the template's text after it
+	skip := w.notLearned // one for each message of the assistant
 	for i, m := range w.chat.Messages {
 		if m.Role != "assistant" {
 			continue
@@ -131,9 +133,10 @@ func (w dialogueWriter) derived(from int) (d dialogue) {
 		}
 		text, start := w.turn(i, &d)
 		if last >= 0 {
-			follows := w.follows(text[:start], last, i+1, tail, &d)
-			text, start = d.Text+text[follows:], len(d.Text)+start-follows
+			behind := w.follows(text[:start], last, i+1, tail, &d)
+			text, start = d.Text+text[behind:], len(d.Text)+start-behind // earlier turns as they were
 		}
+		// What stands behind the turn is the same with another text in it.
 		tail = text[len(text)-commonSuffix(text[start:], w.replaced(i+1, i)):]
 		end := specialEnd(w.t, tail)
 		d.Open = end == 0 && !skipped
@@ -144,14 +147,14 @@ func (w dialogueWriter) derived(from int) (d dialogue) {
 	}
 	if n := len(w.chat.Messages); last >= 0 && last+1 < n {
 		text, _ := w.render(n, false)
-		follows := w.follows(text, last, n, tail, &d)
-		d.Text += text[follows:]
+		behind := w.follows(text, last, n, tail, &d) // it may cut d.Text
+		d.Text += text[behind:]
 	}
 	return d
 }
 
-// turn renders the messages up to number i, a turn of the assistant, and says where
-// that begins: where the prompt for it ends.
+// turn renders the messages up to number i, a turn of the assistant, and says where that begins: where the prompt for it
+// ends. If the text does not begin with the prompt, it sets d.OtherPrompt, and the turn begins where its message does.
 func (w dialogueWriter) turn(i int, d *dialogue) (text string, start int) {
 	prompt, _ := w.render(i, true)
 	if text, _ = w.render(i+1, false); strings.HasPrefix(text, prompt) {
@@ -171,7 +174,7 @@ func (w dialogueWriter) follows(text string, last, n int, tail string, d *dialog
 	whole, _ := w.render(n, false)
 	after := len(whole) - commonSuffix(whole, w.replaced(n, last))
 	kept := commonPrefix(tail, whole[after:])
-	if after+kept > len(text) || kept < specialEnd(w.t, tail) || kept == 0 && tail != "" {
+	if after+kept > len(text) || kept < specialEnd(w.t, tail) || kept == 0 && tail != "" { // the token that ends the turn would go
 		w.must(fmt.Errorf("it writes message %d anew once message %d follows, and what stands between them cannot be told", last+1, n))
 	}
 	d.Text = d.Text[:len(d.Text)-len(tail)+kept]
@@ -197,7 +200,7 @@ func (w dialogueWriter) replaced(n, k int) string {
 // specialEnd returns where the first special token in a text ends, 0 if there is none.
 func specialEnd(t *Tokenizer, text string) int {
 	end := 0
-	t.raw.split(text, func(string) {}, func(id int32) {
+	t.addedRaw.split(text, func(string) {}, func(id int32) {
 		if end == 0 && t.special[id] {
 			end = strings.Index(text, t.names[id]) + len(t.names[id])
 		}
@@ -239,7 +242,7 @@ func (t *Tokenizer) EncodeSpans(text string, spans []span) (ids []int32, inside 
 		if s.Start >= s.End {
 			continue
 		}
-		_, last := utf8.DecodeLastRuneInString(text[:s.End])
+		_, last := utf8.DecodeLastRuneInString(text[:s.End]) // the last character's bytes
 		for i, end := places(s.Start), places(s.End-last); i < len(ids) && i <= end; i++ {
 			inside[i] = true
 		}
@@ -247,7 +250,8 @@ func (t *Tokenizer) EncodeSpans(text string, spans []span) (ids []int32, inside 
 	return ids, inside
 }
 
-// placesOf returns a function that finds the token with the byte at a place of text, whose ids are given.
+// placesOf returns a function that finds the index in ids of the token with the byte at a place of text: by the lengths
+// of the tokens or, where these are not those of the text, by encoding the text up to the place.
 func placesOf(t *Tokenizer, text string, ids []int32) func(at int) int {
 	ends := make([]int, len(ids))
 	n := 0
@@ -255,10 +259,10 @@ func placesOf(t *Tokenizer, text string, ids []int32) func(at int) int {
 		n += len(t.bytes[id])
 		ends[i] = n
 	}
-	if n == len(t.form.apply(text)) && !t.form.chars { // the tokens are the bytes of the normalized text
+	if n == len(t.form.apply(text)) && !t.form.ofCharacters { // the tokens are the bytes of the normalized text
 		return func(at int) int {
 			i, found := slices.BinarySearch(ends, len(t.form.apply(text[:at])))
-			if found {
+			if found { // a token ends just before the place
 				i++
 			}
 			return i

@@ -130,7 +130,7 @@ func TestManyAddedTokens(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := b.t.raw.build(); err != nil {
+			if err := b.t.addedRaw.build(); err != nil {
 				t.Fatal(err)
 			}
 		})

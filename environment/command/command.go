@@ -19,6 +19,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -138,8 +139,8 @@ type episode struct {
 // Opening implements environment.Opener: it returns the program's answer to the reset.
 func (e *episode) Opening() (environment.Opening, error) { return e.opening, nil }
 
-// ask sends a request to the process and reads its answer. After an error it ends the
-// process, whose next answer could be about anything.
+// ask sends a request of a kind to the process and reads its answer, whose messages may have the roles. After an error
+// it ends the process, whose next answer could be about anything.
 func (e *episode) ask(ctx context.Context, kind string, what any, roles ...string) (*answer, error) {
 	a := new(answer)
 	line, err := json.Marshal(map[string]any{kind: what})
@@ -176,7 +177,7 @@ func read(text []byte, a *answer, roles []string) error {
 		return fmt.Errorf("it reports: %s", process.Printable(*a.Error))
 	}
 	for _, m := range a.Messages {
-		if !strings.Contains(" "+strings.Join(roles, " ")+" ", " "+m.Role+" ") {
+		if !slices.Contains(roles, m.Role) {
 			return fmt.Errorf("the answer %s has a message of the role %q: it must be one of %s", process.Excerpt(text), m.Role, strings.Join(roles, ", "))
 		}
 	}

@@ -188,6 +188,7 @@ func checkRewards(new maker) error {
 	return err
 }
 
+// checkContext wants Begin and Step to return an answer or the context's error if the context has ended.
 func checkContext(new maker) error {
 	e := new()
 	ended, cancel := context.WithCancel(context.Background())
@@ -207,10 +208,11 @@ func checkContext(new maker) error {
 	if err != nil {
 		return err
 	}
-	_, err = episode.Step(ended, turns()[len(oddTexts)])
+	_, err = episode.Step(ended, turns()[len(oddTexts)]) // the first turn with a call
 	return errors.Join(check("Step", err), episode.Close())
 }
 
+// checkArguments wants Starts and turns to stay as they are, and observations not to change if they are overwritten.
 func checkArguments(new maker) error {
 	e := new()
 	s, given := start(), turns()
@@ -246,6 +248,7 @@ func shown(list []environment.Observation) string {
 	return fmt.Sprintf("%s%v", text, err)
 }
 
+// checkAlike wants equal Starts to open alike, and equal episodes of a Repeating environment to be answered alike.
 func checkAlike(new maker) error {
 	e := new()
 	one, err1 := Open(e, start())
@@ -270,9 +273,10 @@ func checkAlike(new maker) error {
 	return err
 }
 
+// checkClose wants an environment to stay usable when an episode is closed before its first turn, and when it is closed.
 func checkClose(new maker) error {
 	e := new()
-	for range 2 {
+	for range 2 { // again, after the environment was closed
 		episode, err := e.Begin(context.Background(), start())
 		if err == nil {
 			err = episode.Close() // close before any turn

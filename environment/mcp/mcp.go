@@ -125,10 +125,11 @@ type episode struct {
 	server  *Server
 	session *session
 	own     bool  // the session belongs to this episode alone
-	cut     error // why the episode did not wait for a call's answer
+	cutOff  error // why the episode did not wait for a call's answer
 }
 
-// Step implements environment.Episode.
+// Step implements environment.Episode. With PerEpisode the episode's session begins at its first turn. A server that
+// fails loses its session, and the next episode begins another.
 func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Observation, error) {
 	if e.server.PerEpisode && !e.own {
 		own, err := e.server.connect(ctx)
@@ -140,7 +141,7 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Obs
 	o, err := e.Answer(ctx, t, e.answer)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		e.cut = err
+		e.cutOff = err // Close looks whether the server still answers
 	case err != nil:
 		e.session.end(err)
 		err = e.server.withName(err)
@@ -148,15 +149,14 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Obs
 	return o, err
 }
 
-// answer answers a call. An error is the server's and ends the episode; the policy reads
-// what is wrong with its call.
+// answer answers a call. An error is the server's and ends the episode; the policy reads what is wrong with its call.
 func (e *episode) answer(ctx context.Context, call environment.Call) (string, error) {
 	var arguments map[string]any
 	if json.Unmarshal(call.Arguments, &arguments) != nil || arguments == nil {
 		return "error: the arguments must be an object", nil
 	}
 	result, err := e.session.CallTool(ctx, &sdk.CallToolParams{Name: call.Name, Arguments: arguments})
-	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && !e.session.ended() {
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && !e.session.ended() { // the server refuses the call
 		return "error: " + refused.Message, nil
 	}
 	if err != nil {
@@ -198,8 +198,8 @@ var patience = 2 * time.Second
 // call was cut off, so that no later episode waits for that server.
 func (e *episode) Close() error {
 	if e.own {
-		e.session.end(e.cut)
-	} else if e.cut != nil {
+		e.session.end(e.cutOff)
+	} else if e.cutOff != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := e.session.Ping(ctx, nil); err != nil {
@@ -212,18 +212,18 @@ func (e *episode) Close() error {
 // A session is a connection to a server, with the process of a server that was started for it.
 type session struct {
 	*sdk.ClientSession
-	tools   environment.Functions
-	heard   heard
-	process *process.Process // nil if the server is reached by HTTP
-	gone    context.Context  // ended by leave, at the end of the session
-	leave   func()
-	once    sync.Once
+	tools      environment.Functions
+	transcript transcript
+	process    *process.Process // nil if the server is reached by HTTP
+	gone       context.Context  // ended by leave, at the end of the session
+	leave      func()
+	once       sync.Once
 }
 
 // mostTools bounds how many tools a server may list.
 const mostTools = 1000
 
-// connect starts or reaches the server and asks for its tools.
+// connect starts or reaches the server, asks for its tools and returns the session. After an error it ends what it began.
 func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 		}
 	}
 	if err == nil {
-		go func() {
+		go func() { // so that ended says when the server has ended the session
 			fresh.Wait()
 			fresh.leave()
 		}()
@@ -256,12 +256,13 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 	return nil, s.withName(err)
 }
 
-// transport returns the connection to the server, which is started if it is a command.
+// transport returns the connection to the server, which is started if it is a command. What the server says is also
+// recorded in fresh.transcript, where listTools finds the schemas as the server wrote them.
 func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 	if s.URL != "" {
 		client, err := remote.Client("environment", s.TokenEnv, process.MaxAnswer)
 		if err == nil {
-			client.Transport = &hearing{client.Transport, &fresh.heard}
+			client.Transport = &recorder{client.Transport, &fresh.transcript}
 		}
 		return &sdk.StreamableClientTransport{
 			Endpoint: s.URL, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: process.MaxAnswer,
@@ -269,9 +270,9 @@ func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 	}
 	reader, writer := io.Pipe()
 	server, err := process.Start("server", exec.Command(s.Command[0], s.Command[1:]...), func(_ *process.Process, stdout io.Reader) {
-		_, err := io.Copy(writer, io.TeeReader(stdout, &fresh.heard))
+		_, err := io.Copy(writer, io.TeeReader(stdout, &fresh.transcript))
 		writer.CloseWithError(err)
-		io.Copy(io.Discard, stdout)
+		io.Copy(io.Discard, stdout) // a server that writes on after the session's end must not block
 	})
 	if err != nil {
 		return nil, err
@@ -280,7 +281,7 @@ func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 	return &sdk.IOTransport{Reader: reader, Writer: server.Stdin, MaxLineLength: process.MaxAnswer}, nil
 }
 
-// listTools asks for the tools and returns those in allowed, or all if allowed is empty.
+// listTools asks for the tools and sets s.tools to those in allowed, or to all if allowed is empty.
 func (s *session) listTools(ctx context.Context, allowed []string) error {
 	missing := slices.Clone(allowed)
 	for tool, err := range s.Tools(ctx, nil) {
@@ -302,7 +303,7 @@ func (s *session) listTools(ctx context.Context, allowed []string) error {
 	case len(s.tools) == 0:
 		return errors.New("it has no tools")
 	}
-	schemas := s.heard.schemas()
+	schemas := s.transcript.schemas()
 	for i, tool := range s.tools {
 		if s.tools[i].Parameters = schemas[tool.Name]; s.tools[i].Parameters == nil {
 			return fmt.Errorf("the schema of its tool %q is not in its list of tools", tool.Name)
@@ -311,20 +312,20 @@ func (s *session) listTools(ctx context.Context, allowed []string) error {
 	return s.tools.Check()
 }
 
-// heard is what a server says until its tools are known. The package of the protocol sorts the
+// A transcript is what a server says until its tools are known. The package of the protocol sorts the
 // keys of schemas, and the policy should read what any other client of the server sends.
-type heard struct {
-	mu   sync.Mutex
-	said []byte
-	over bool
+type transcript struct {
+	mu       sync.Mutex
+	text     []byte
+	complete bool
 }
 
 // Write implements io.Writer.
-func (h *heard) Write(said []byte) (int, error) {
+func (h *transcript) Write(said []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.over {
-		h.said = append(h.said, said...)
+	if !h.complete {
+		h.text = append(h.text, said...)
 	}
 	return len(said), nil
 }
@@ -332,13 +333,13 @@ func (h *heard) Write(said []byte) (int, error) {
 // eventField matches what stands before the data of server-sent events.
 var eventField = regexp.MustCompile(`(?m)^(data:|(event|id|retry)?:.*$)`)
 
-// schemas returns the schemas of tools by name.
-func (h *heard) schemas() map[string]json.RawMessage {
+// schemas returns the schemas of tools by name, as they stand in the recorded messages, and ends the record.
+func (h *transcript) schemas() map[string]json.RawMessage {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := map[string]json.RawMessage{}
-	messages := json.NewDecoder(bytes.NewReader(eventField.ReplaceAll(h.said, nil)))
-	h.over, h.said = true, nil
+	messages := json.NewDecoder(bytes.NewReader(eventField.ReplaceAll(h.text, nil)))
+	h.complete, h.text = true, nil
 	for {
 		var m struct {
 			Result struct {
@@ -349,7 +350,7 @@ func (h *heard) schemas() map[string]json.RawMessage {
 			} `json:"result"`
 		}
 		err := messages.Decode(&m)
-		if _, other := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !other {
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !other { // other: a message about something else
 			return all
 		}
 		for _, tool := range m.Result.Tools {
@@ -358,20 +359,20 @@ func (h *heard) schemas() map[string]json.RawMessage {
 	}
 }
 
-// A hearing hears the bodies of a server's answers.
-type hearing struct {
+// A recorder records the bodies of a server's answers.
+type recorder struct {
 	http.RoundTripper
-	heard *heard
+	transcript *transcript
 }
 
 // RoundTrip implements http.RoundTripper.
-func (h *hearing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := h.RoundTripper.RoundTrip(r)
 	if err == nil {
 		response.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.TeeReader(response.Body, h.heard), response.Body}
+		}{io.TeeReader(response.Body, h.transcript), response.Body}
 	}
 	return response, err
 }

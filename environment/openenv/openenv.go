@@ -41,17 +41,17 @@ type Server struct {
 	Observation string `toml:"observation" help:"the field of an observation that the policy reads; if it is not set, the one that is a text, or else all as JSON"`
 	Split       string `toml:"split" help:"the server's tasks that are played: the one at the row's column index, or if it has none, one that the problem's id decides"`
 
-	mu   sync.Mutex
-	told *facts
+	mu    sync.Mutex
+	known *facts
 }
 
 // facts are what a server states about its environment. They do not change.
 type facts struct {
-	field  string // the field of the action for the policy's text, "" if the policy writes the whole action
-	text   bool   // the field is a string
-	exact  bool   // the field is one of some values, which have no blanks around them
-	fields string // the fields of the action, for messages
-	tasks  uint64
+	textField    string // the field of the action for the policy's text, "" if the policy writes the whole action
+	isString     bool   // the field is a string
+	isEnumerated bool   // the field is one of some values, which have no blanks around them
+	fieldNames   string // the fields of the action, for messages
+	tasks        uint64
 }
 
 // About is the environment's line in lists.
@@ -84,14 +84,15 @@ func (s *Server) askFacts(ctx context.Context) (*facts, *http.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client, err := remote.Client("environment", s.TokenEnv, process.MaxAnswer)
-	if err == nil && s.told == nil && ctx.Err() == nil {
-		s.told, err = s.facts(ctx, client)
+	if err == nil && s.known == nil && ctx.Err() == nil {
+		s.known, err = s.readFacts(ctx, client)
 	}
-	return s.told, client, s.withName(ctx, err)
+	return s.known, client, s.withName(ctx, err)
 }
 
-// facts asks which actions the environment takes and, with a split, how many tasks that has.
-func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error) {
+// readFacts asks which actions the environment takes and, with a split, how many tasks that has. The policy's text goes
+// into the field that s.Action names, or else the action's only field, or the only one that is required.
+func (s *Server) readFacts(ctx context.Context, client *http.Client) (*facts, error) {
 	var schema struct {
 		Action struct {
 			Properties map[string]struct {
@@ -107,18 +108,18 @@ func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error)
 	}
 	delete(schema.Action.Properties, "metadata")
 	names := slices.Sorted(maps.Keys(schema.Action.Properties))
-	told := &facts{field: s.Action, fields: strings.Join(names, ", ")}
+	known := &facts{textField: s.Action, fieldNames: strings.Join(names, ", ")}
 	if len(names) != 1 {
 		names = schema.Action.Required
 	}
 	if s.Action == "" && len(names) == 1 {
-		told.field = names[0]
+		known.textField = names[0]
 	}
-	field := schema.Action.Properties[told.field]
-	told.text = field.Type == "string" || field.Type == ""
-	told.exact = field.Enum != nil || field.Ref != ""
+	field := schema.Action.Properties[known.textField]
+	known.isString = field.Type == "string" || field.Type == "" // "": one of some values, or not described
+	known.isEnumerated = field.Enum != nil || field.Ref != ""
 	if s.Split == "" {
-		return told, nil
+		return known, nil
 	}
 	var environments []string
 	if err := s.request(ctx, client, "list_environments", nil, &environments); err != nil {
@@ -127,15 +128,15 @@ func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error)
 	var count struct {
 		Tasks uint64 `json:"num_tasks"`
 	}
-	for _, name := range environments {
+	for _, name := range environments { // of several the last one counts
 		if err := s.request(ctx, client, url.PathEscape(name)+"/num_tasks", map[string]string{"split": s.Split}, &count); err != nil {
 			return nil, err
 		}
 	}
-	if told.tasks = count.Tasks; told.tasks == 0 {
+	if known.tasks = count.Tasks; known.tasks == 0 {
 		return nil, fmt.Errorf("its split %q has no tasks", s.Split)
 	}
-	return told, nil
+	return known, nil
 }
 
 // request reads the answer to a request, which is a POST if it has a body.
@@ -143,7 +144,7 @@ func (s *Server) request(ctx context.Context, client *http.Client, path string, 
 	method, text := http.MethodGet, []byte(nil)
 	if body != nil {
 		method = http.MethodPost
-		text, _ = json.Marshal(body) // a struct of texts can always be encoded
+		text, _ = json.Marshal(body) // a map of texts can always be encoded
 	}
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(s.URL, "/")+"/"+path, bytes.NewReader(text))
 	if err != nil {
@@ -164,33 +165,33 @@ func (s *Server) request(ctx context.Context, client *http.Client, path string, 
 // ignores fields of a reset that its environment does not take. The policy reads the
 // problem, if it has a text, and the first observation of the server.
 func (s *Server) Begin(ctx context.Context, start environment.Start) (environment.Episode, error) {
-	told, client, err := s.askFacts(ctx)
+	known, client, err := s.askFacts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	reset := map[string]any{"seed": uint32(start.Seed >> 32)}
+	reset := map[string]any{"seed": uint32(start.Seed >> 32)} // every language can hold a number of this size
 	if s.Split != "" {
 		hash := fnv.New64a()
 		hash.Write([]byte(start.Problem.ID))
-		reset["split"], reset["index"] = s.Split, hash.Sum64()%told.tasks
+		reset["split"], reset["index"] = s.Split, hash.Sum64()%known.tasks
 		if index, ok := start.Problem.Fields.Lookup("index"); ok {
 			reset["index"] = index
 		}
 	}
-	e, err := s.dial(ctx, client, told)
+	e, err := s.dial(ctx, client, known)
 	if err != nil {
 		return nil, s.withName(ctx, err)
 	}
 	a, err := e.exchange(ctx, "reset", reset)
-	if err == nil && a.failed != "" {
-		err = errors.New(process.Printable(a.failed))
+	if err == nil && a.refusal != "" {
+		err = errors.New(process.Printable(a.refusal))
 	}
 	if err != nil {
 		e.Close()
 		return nil, s.withName(ctx, err)
 	}
 	if text := e.shown(a); text != "" {
-		e.first = []tokenize.Message{{Role: "user", Content: strings.TrimLeft(start.Problem.Text+"\n\n"+text, "\n")}}
+		e.opening = []tokenize.Message{{Role: "user", Content: strings.TrimLeft(start.Problem.Text+"\n\n"+text, "\n")}}
 	}
 	return e, nil
 }
@@ -198,14 +199,15 @@ func (s *Server) Begin(ctx context.Context, start environment.Start) (environmen
 // Opening implements environment.Opener.
 func (e *episode) Opening() (environment.Opening, error) {
 	o, err := e.Functions.Opening()
-	o.Messages = e.first
+	o.Messages = e.opening
 	return o, err
 }
 
-// Step implements environment.Episode.
+// Step implements environment.Episode: it sends the policy's text as an action or, if the server has tools, each of the
+// turn's calls as one. The rewards of the calls add up.
 func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.Observation, err error) {
 	done := false
-	var total *float64
+	var reward *float64
 	step := func(ctx context.Context, action map[string]any) (string, error) {
 		if done {
 			return "error: the episode has ended", nil
@@ -214,11 +216,11 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.O
 		if err != nil {
 			return "", err
 		}
-		if a.reward != nil {
-			if total != nil {
-				*a.reward += *total
+		if a.numericReward != nil {
+			if reward != nil {
+				*a.numericReward += *reward
 			}
-			total = a.reward
+			reward = a.numericReward
 		}
 		done = a.Done
 		return e.shown(a), nil
@@ -237,52 +239,53 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.O
 	if err = e.server.withName(ctx, err); err != nil {
 		return environment.Observation{}, err
 	}
-	o.Reward, o.Done = total, o.Done || done
+	o.Reward, o.Done = reward, o.Done || done
 	return o, nil
 }
 
-// action makes an action of the policy's text, or says why that is not possible.
+// action makes an action of the policy's text, or says to the policy why that is not possible: the text is one field of
+// the action, or, if the server's schema names none for it, has the action as a JSON object.
 func (e *episode) action(text string) (action map[string]any, wrong string) {
 	value := json.RawMessage(strings.TrimSpace(text))
 	switch {
-	case e.told.field == "":
+	case e.facts.textField == "":
 		from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
 		if from < 0 || strict.JSON([]byte(text[from:max(from, to+1)]), &action) != nil {
-			return nil, "error: write the action as a JSON object with " + e.told.fields
+			return nil, "error: write the action as a JSON object with " + e.facts.fieldNames
 		}
 		return action, ""
-	case !e.told.text && json.Valid(value):
-		return map[string]any{e.told.field: value}, ""
-	case e.told.exact:
-		text = string(value)
+	case !e.facts.isString && json.Valid(value): // a number or the like
+		return map[string]any{e.facts.textField: value}, ""
+	case e.facts.isEnumerated:
+		text = string(value) // without blanks around it
 	}
-	return map[string]any{e.told.field: text}, ""
+	return map[string]any{e.facts.textField: text}, ""
 }
 
 // An episode is one session on the server.
 type episode struct {
 	environment.Functions
-	server  *Server
-	told    *facts
-	first   []tokenize.Message // the observation that the policy reads first
-	conn    *websocket.Conn
-	answers chan []byte // the answers of the server
-	ended   error       // why no more answers come, set before answers is closed
+	server   *Server
+	facts    *facts
+	opening  []tokenize.Message // the observation that the policy reads first
+	conn     *websocket.Conn
+	answers  chan []byte // the answers of the server
+	closedBy error       // why no more answers come, set before answers is closed
 }
 
 // errFull is the error of a server that has no room for another session.
 var errFull = fmt.Errorf("%w: start it with a larger max_concurrent_envs", environment.ErrFull)
 
 // dial opens a session and asks for the tools, which MCP environments have.
-func (s *Server) dial(ctx context.Context, client *http.Client, told *facts) (*episode, error) {
+func (s *Server) dial(ctx context.Context, client *http.Client, known *facts) (*episode, error) {
 	conn, _, err := websocket.Dial(ctx, strings.TrimRight(s.URL, "/")+"/ws", &websocket.DialOptions{HTTPClient: client})
 	if err != nil {
 		return nil, err
 	}
 	conn.SetReadLimit(process.MaxAnswer)
-	e := &episode{server: s, told: told, conn: conn, answers: make(chan []byte, 1)}
+	e := &episode{server: s, facts: known, conn: conn, answers: make(chan []byte, 1)}
 	go e.read()
-	a, err := e.exchange(ctx, "step", map[string]any{"type": "list_tools"})
+	a, err := e.exchange(ctx, "step", map[string]any{"type": "list_tools"}) // others refuse the action, which is no error here
 	if err == nil {
 		var tools []struct {
 			environment.Function
@@ -303,14 +306,13 @@ func (s *Server) dial(ctx context.Context, client *http.Client, told *facts) (*e
 	return nil, err
 }
 
-// read reads the server's answers. Pings of the server are answered only while a read
-// waits, also between two steps.
+// read reads the server's answers. Pings of the server are answered only while a read waits, also between two steps.
 func (e *episode) read() {
 	defer close(e.answers)
 	for {
 		_, text, err := e.conn.Read(context.Background())
 		if err != nil {
-			e.ended = err
+			e.closedBy = err
 			return
 		}
 		e.answers <- text
@@ -323,14 +325,14 @@ type answer struct {
 	Reward      any
 	Done        bool
 
-	reward *float64
-	failed string // what the policy reads about an action that the environment refused
+	numericReward *float64
+	refusal       string // what the policy reads about an action that the environment refused
 }
 
-// exchange sends a message of a kind and returns the answer. A full server may say so
-// before it is asked, and close the connection.
+// exchange sends a message of a kind and returns the answer, also one that refuses the action (refusal). A full server
+// may say so before it is asked, and close the connection.
 func (e *episode) exchange(ctx context.Context, kind string, data map[string]any) (*answer, error) {
-	unasked := len(e.answers) > 0
+	unasked := len(e.answers) > 0 // the server has spoken first
 	failed := ctx.Err()
 	if failed == nil && !unasked {
 		failed = wsjson.Write(ctx, e.conn, map[string]any{"type": kind, "data": data})
@@ -355,34 +357,35 @@ func (e *episode) exchange(ctx context.Context, kind string, data map[string]any
 		return nil, errFull
 	case unasked:
 		return nil, fmt.Errorf("the server sent %s while no answer was due", process.Excerpt(text))
-	case text == nil:
-		return nil, cmp.Or(failed, e.ended)
+	case text == nil: // answers was closed
+		return nil, cmp.Or(failed, e.closedBy)
 	case err != nil:
 		return nil, fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), err)
 	case reply.Data.Code == "VALIDATION_ERROR" || reply.Data.Code == "EXECUTION_ERROR":
 		text := "error: " + reply.Data.Message + " " + string(reply.Data.Errors)
-		a.failed = strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), 2000)], ""))
+		a.refusal = strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), 2000)], ""))
 	case reply.Type != "observation":
 		return nil, fmt.Errorf("it answers a %s with %s", kind, process.Excerpt(text))
 	}
 	switch reward := a.Reward.(type) {
 	case float64:
-		a.reward = &reward
+		a.numericReward = &reward
 	case bool:
-		a.reward = new(map[bool]float64{true: 1}[reward])
+		a.numericReward = new(map[bool]float64{true: 1}[reward])
 	}
 	return a, nil
 }
 
-// shown returns what the policy reads of an answer.
+// shown returns what the policy reads of an answer: why an action was refused, the error or the result of a tool, the
+// field that s.Observation names, the only text, or all as JSON.
 func (e *episode) shown(a *answer) string {
 	var wrong struct{ Message string }
 	var rich struct{ Content []struct{ Text string } }
-	result, field := a.Observation["result"], a.Observation[e.server.Observation]
+	result, field := a.Observation["result"], a.Observation[e.server.Observation] // of a tool; that the settings name
 	delete(a.Observation, "metadata")
 	switch {
-	case a.failed != "":
-		return a.failed
+	case a.refusal != "":
+		return a.refusal
 	case len(e.Functions) > 0 && strict.JSON(a.Observation["error"], &wrong) == nil && wrong.Message != "":
 		return "error: " + wrong.Message
 	case len(e.Functions) > 0 && strict.JSON(result, &rich) == nil && len(rich.Content) > 0:

@@ -120,7 +120,7 @@ func (t *Tools) Begin(ctx context.Context, _ environment.Start) (environment.Epi
 		e.tools[c.Name] = c.tool(process.Limits{Seconds: t.Seconds, Output: t.Output})
 	}
 	if t.Plain {
-		e.Functions = nil
+		e.Functions = nil // no chat template describes them to the policy
 	}
 	return e, ctx.Err()
 }
@@ -271,7 +271,7 @@ func calculate(expression string) (*big.Rat, error) {
 		return nil, fmt.Errorf("an expression has at most %d characters", mostBytes)
 	}
 	c := calculation{rest: signs.Replace(expression)}
-	value, err := c.value(1)
+	value, err := c.value(sums)
 	if err == nil && c.rest != "" {
 		err = c.unread()
 	}
@@ -304,18 +304,21 @@ func (c *calculation) take(some string) (next byte) {
 	return next
 }
 
-// operators returns the operators that bind at least as closely as a rank.
-var operators = []string{"", "+-*/^", "*/^", "^"}
+// The ranks of operators, and by rank those that bind at least as closely.
+const sums, products, powers = 0, 1, 2
 
-// value reads operands and the operators of a rank between them: -2^2 is -4, and 2^3^2 is 2^9.
+var operators = []string{sums: "+-*/^", products: "*/^", powers: "^"}
+
+// value reads an operand and, as long as they follow, operators that bind at least as closely as rank with their right
+// operands, which have the operators that bind more closely: -2^2 is -4, and 2^3^2 is 2^9.
 func (c *calculation) value(rank int) (value *big.Rat, err error) {
 	switch first := c.take("+-("); first {
 	case '(':
-		if value, err = c.nested(1); err == nil && c.take(")") == 0 {
+		if value, err = c.nested(sums); err == nil && c.take(")") == 0 {
 			err = c.unread()
 		}
 	case '+', '-':
-		if value, err = c.nested(3); err == nil && first == '-' {
+		if value, err = c.nested(powers); err == nil && first == '-' {
 			value = new(big.Rat).Neg(value)
 		}
 	default:
@@ -327,11 +330,11 @@ func (c *calculation) value(rank int) (value *big.Rat, err error) {
 		case 0:
 			return value, nil
 		case '^':
-			other, err = c.nested(3)
+			other, err = c.nested(powers) // from right to left
 		case '*', '/':
-			other, err = c.value(3)
+			other, err = c.value(powers)
 		default:
-			other, err = c.value(2)
+			other, err = c.value(products)
 		}
 		if err == nil {
 			value, err = combine(operator, value, other)

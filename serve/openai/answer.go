@@ -385,7 +385,7 @@ func (completions) opening(j *job) []streamEvent {
 }
 
 // pieces adds an event to its choice, and returns what is new: a part with the token's text, or with the reason of the
-// end, and a part or more for each call that the event completes.
+// end, and two parts for each call that the event completes.
 func (completions) pieces(j *job, e event) (list []streamEvent) {
 	c := j.choices[e.choice]
 	added := c.add(e)

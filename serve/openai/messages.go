@@ -192,7 +192,7 @@ func (f *messagesForm) usage(j *job) map[string]int {
 	return map[string]int{"input_tokens": u.Prompt - cached, "output_tokens": u.Completion, "cache_creation_input_tokens": 0, "cache_read_input_tokens": cached}
 }
 
-// reason says why an answer ended, and with which of the request's stop texts.
+// stopReason says why an answer ended, and with which of the request's stop texts.
 func (f *messagesForm) stopReason(j *job) (reason string, stop any) {
 	c := j.choices[0]
 	switch {

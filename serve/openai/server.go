@@ -153,7 +153,7 @@ func (s *Server) Handler() http.Handler {
 		refuse(w, r, &failure{status: http.StatusNotFound, message: message, kind: "invalid_request_error"})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Also for requests without a handler: before net/http answers, it reads a body that nobody has read.
+		// Also where no handler reads the body: net/http then reads it before it answers.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
 		if s.allowOrigin(w.Header(), r) { // the request asked for nothing else
 			w.WriteHeader(http.StatusNoContent)

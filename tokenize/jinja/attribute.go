@@ -89,7 +89,7 @@ func (r *run) attributeOrMethod(of Value, name string) (Value, bool) {
 		if _, ok := of.(*Dict); !ok || name == "__class__" {
 			return unsafe(of, name), true
 		}
-		return nil, false
+		return nil, false // a key of the dictionary may have this name
 	}
 	switch of := of.(type) {
 	case string, markup:
@@ -178,7 +178,8 @@ func (r *run) slice(of Value, bounds []Value) Value {
 	return sequenceLike(of, out)
 }
 
-// bounds returns the first place, the step and the number of places of a slice of n.
+// bounds returns the first place, the step and the number of places that the bounds start, stop and step take of n
+// places; bounds that are left out are nil.
 func (r *run) bounds(bounds []Value, n int) (start, step, count int) {
 	step = 1
 	if bounds[2] != nil {

@@ -138,8 +138,8 @@ func (r *run) enter() func() {
 // call runs the macro's body with the arguments, and returns the text that it writes.
 func (m *macro) call(r *run, a arguments) Value {
 	defer r.enter()()
-	line := r.line
-	s := &scope{around: m.around}
+	line := r.line                // of the call, for errors behind it
+	s := &scope{around: m.around} // the scope of the macro statement, not that of the call
 	given := min(len(a.positional), len(m.params))
 	var missing []int
 	for i, param := range m.params {
@@ -157,7 +157,7 @@ func (m *macro) call(r *run, a arguments) Value {
 	if len(a.positional) > len(m.params) {
 		r.fail("macro %s takes not more than %d argument(s)", quote(m.name), len(m.params))
 	}
-	for _, i := range missing {
+	for _, i := range missing { // last, since a default may read other parameters
 		param := m.params[i]
 		if at := i - (len(m.params) - len(m.defaults)); at >= 0 {
 			s.set(param, m.defaults[at](r, s))

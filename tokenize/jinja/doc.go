@@ -17,10 +17,9 @@
 // They also have no limits of time, memory or recursion, so macros would have to be refused, which the
 // templates of Llama 3.2 and Qwen3 Coder need. Here each value is paid for before it is made (see limits.go).
 //
-// Not supported, with an error that names it: other files (include, import, extends), methods that change a
-// list or a dictionary, which the sandbox forbids, and what none of 126 published chat templates uses: the tags
-// call, print, block, autoescape and raw, loops that call themselves, the names caller, kwargs and varargs of
-// macros, mappings and widths in %, powers, numbers that are not decimal, lists that are ordered or multiplied,
-// tuples as keys, arguments out of dicts, filters for pages (escape, urlize and the like), and rare methods of
-// str.
+// Not supported, with an error that names it: other files (include, import, extends), methods that change a list or a
+// dictionary, which the sandbox forbids, and what none of 126 published chat templates uses: the tags call, print,
+// block, autoescape and raw, loops that call themselves, the names caller, kwargs and varargs of macros, mappings and
+// widths in %, powers, numbers that are not decimal, lists that are ordered or multiplied, tuples as keys, arguments
+// out of dicts, filters for pages (escape, urlize and the like), and rare methods of str.
 package jinja

@@ -16,12 +16,12 @@ type Mark struct{ Start, End int }
 
 // A run is one rendering.
 type run struct {
-	out   *strings.Builder
-	marks []Mark
-	inner int // number of captures around the current place
-	line  int // line of the current expression
-	left  int // what is left of the budget
-	calls int // number of nested macro calls
+	out      *strings.Builder
+	marks    []Mark
+	captures int // number of captures around the current place
+	line     int // line of the current expression
+	budget   int // what is left of the budget
+	calls    int // number of nested macro calls
 }
 
 // Render returns the text that the template makes of the names in vars, or an error with the line.
@@ -41,7 +41,7 @@ func (t *Template) RenderMarked(vars *Dict) (text string, marks []Mark, err erro
 			s.set(name, value)
 		}
 	}
-	r := &run{out: new(strings.Builder), line: 1, left: renderBudget + budgetPerByte*dataSize(vars, 0)}
+	r := &run{out: new(strings.Builder), line: 1, budget: renderBudget + budgetPerByte*dataSize(vars, 0)}
 	r.body(&scope{around: s}, t.body)
 	return r.out.String(), r.marks, nil
 }
@@ -59,9 +59,9 @@ func (r *run) body(s *scope, body []stmt) flow {
 func (r *run) capture(s *scope, body []stmt) string {
 	out := r.out
 	r.out = new(strings.Builder)
-	r.inner++
+	r.captures++
 	r.body(s, body)
-	r.inner--
+	r.captures--
 	text := r.out.String()
 	r.out = out
 	return text

@@ -109,8 +109,7 @@ func (r *run) reversed(v Value) List {
 	return l
 }
 
-// getter returns a function that reads an attribute such as "function.name" of a value;
-// nil reads the value itself.
+// getter returns a function that reads an attribute such as "function.name" of a value; nil reads the value itself.
 func (r *run) getter(path Value) func(Value) Value {
 	var keys []Value
 	if s, ok := text(path); ok {
@@ -132,7 +131,7 @@ func (r *run) getter(path Value) func(Value) Value {
 	}
 }
 
-// caseless wraps a getter so that case is ignored, unless case should count.
+// caseless wraps a getter so that its texts are small letters, unless sensitive says that case counts.
 func (r *run) caseless(get func(Value) Value, sensitive Value) func(Value) Value {
 	if isTrue(sensitive) {
 		return get
@@ -165,8 +164,7 @@ func mapFilter(r *run, v Value, a arguments) Value {
 	return r.generator(v, func(e Value) (Value, bool) { return apply(e), true })
 }
 
-// generator returns the results of made for the elements of v, without those that made
-// drops; none if v is false.
+// generator returns the results of made for the elements of v, without those that made drops; none if v is false.
 func (r *run) generator(v Value, made func(Value) (made Value, kept bool)) *iterator {
 	next := fromSlice(nil)
 	if truth(v) {
@@ -186,8 +184,7 @@ func (r *run) generator(v Value, made func(Value) (made Value, kept bool)) *iter
 	}}
 }
 
-// choose is select, or without want reject. With attribute the first argument names what is
-// tested of each element.
+// choose is select, or without want reject. With attribute the first argument names what is tested of each element.
 func choose(attribute, want bool) filter {
 	return func(r *run, v Value, a arguments) Value {
 		get := func(v Value) Value { return v }
@@ -262,8 +259,7 @@ func unique(r *run, v Value, a arguments) Value {
 	})
 }
 
-// extreme is the filter min (sign -1) or max (sign 1): the least or greatest element by an attribute, or by
-// itself.
+// extreme is the filter min (sign -1) or max (sign 1): the least or greatest element by an attribute, or by itself.
 func extreme(sign int) filter {
 	return func(r *run, v Value, a arguments) Value {
 		o := a.bind(r, "the filter", 0, "case_sensitive", "attribute")

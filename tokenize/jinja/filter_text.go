@@ -104,8 +104,7 @@ func (r *run) indentation(v Value, otherwise int) string {
 	return strings.Repeat(" ", n)
 }
 
-// indent puts width blanks, or that text, before each line of v but the first; the first and blank lines on
-// request.
+// indent puts width blanks, or that text, before each line of v but the first; the first and blank lines on request.
 func indent(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "indent", 0, "width", "first", "blank")
 	s, ok := text(v)

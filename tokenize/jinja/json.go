@@ -166,8 +166,7 @@ func (w *jsonWriter) key(v Value) string {
 	return w.scalar(v)
 }
 
-// between writes n elements in brackets, with commas between and, if w.lines, each on its own line at its
-// depth.
+// between writes n elements in brackets, with commas between and, if w.lines, each on its own line at its depth.
 func (w *jsonWriter) between(open, end string, n, depth int, element func(i int)) {
 	newline := func(depth int) {
 		if w.lines {

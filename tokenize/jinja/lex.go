@@ -62,8 +62,8 @@ func (l *lexer) failIf(wrong bool, format string, args ...any) {
 	failIf(wrong, l.line, format, args...)
 }
 
-// take moves to end, counting lines.
-func (l *lexer) take(end int) string {
+// moveTo moves to a position, counting lines, and returns the text up to there.
+func (l *lexer) moveTo(end int) string {
 	text := l.src[l.pos:end]
 	l.line += strings.Count(text, "\n")
 	l.pos = end
@@ -81,7 +81,7 @@ func (l *lexer) data() {
 	}
 	if at == len(l.src) {
 		l.add(kindData, l.src[l.pos:])
-		l.take(at)
+		l.moveTo(at)
 		return
 	}
 	begin, after := l.src[at:at+2], at+2
@@ -91,17 +91,17 @@ func (l *lexer) data() {
 		after++
 	}
 	l.text(at, sign, begin != "{{")
-	l.take(after)
+	l.moveTo(after)
 	switch {
 	case begin == "{#":
 		l.comment()
 	case begin == "{%":
 		l.failIf(strings.HasPrefix(l.src[l.spaces(after):], "raw"), "raw is not supported: no published chat template has it")
 		l.add(kindBlockBegin, "")
-		l.inside(true)
+		l.tagTokens("%}", kindBlockEnd)
 	default:
 		l.add(kindVarBegin, "")
-		l.inside(false)
+		l.tagTokens("}}", kindVarEnd)
 	}
 }
 
@@ -121,7 +121,7 @@ func (l *lexer) text(at int, sign byte, block bool) {
 	if text != "" {
 		l.add(kindData, text)
 	}
-	l.take(at)
+	l.moveTo(at)
 }
 
 // spaces returns the end of the white space at position i.
@@ -129,8 +129,8 @@ func (l *lexer) spaces(i int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], IsSpace))
 }
 
-// closes returns the end of the tag that end closes at position i, with the white space
-// that it removes; -1 if the tag does not end there.
+// closes returns the end of the tag that end closes at position i, with the white space that it removes; -1 if the tag
+// does not end there. trim says that this is the newline behind, unless a + stands before end.
 func (l *lexer) closes(i int, end string, trim bool) int {
 	rest := l.src[i:]
 	switch {
@@ -155,23 +155,19 @@ func (l *lexer) comment() {
 	if n > 0 && (l.src[at-1] == '-' || l.src[at-1] == '+') {
 		at--
 	}
-	l.take(l.closes(at, "#}", true))
+	l.moveTo(l.closes(at, "#}", true))
 }
 
-// inside reads the tokens of a block, or of a print statement, and its end.
-func (l *lexer) inside(block bool) {
-	end, kind := "}}", kindVarEnd
-	if block {
-		end, kind = "%}", kindBlockEnd
-	}
+// tagTokens reads the tokens of a block, or of a print statement, and its end, which becomes a token of a kind.
+func (l *lexer) tagTokens(end string, kind kind) {
 	for l.pos < len(l.src) {
-		if after := l.closes(l.pos, end, block); after >= 0 && len(l.open) == 0 {
+		if after := l.closes(l.pos, end, kind == kindBlockEnd); after >= 0 && len(l.open) == 0 {
 			l.add(kind, "")
-			l.take(after)
+			l.moveTo(after)
 			return
 		}
 		if after := l.spaces(l.pos); after > l.pos {
-			l.take(after)
+			l.moveTo(after)
 			continue
 		}
 		l.token()
@@ -198,7 +194,7 @@ func (l *lexer) token() {
 			l.fail("%q is not a name", rest[:n])
 		}
 		l.add(kindName, rest[:n])
-		l.take(l.pos + n)
+		l.moveTo(l.pos + n)
 	case r == '\'' || r == '"':
 		l.string(byte(r))
 	default:
@@ -228,7 +224,7 @@ func (l *lexer) operator(rest string) {
 		}
 		l.failIf(len(l.open) > maxNesting, "more than %d brackets open at once", maxNesting)
 		l.add(kind(op), op)
-		l.take(l.pos + len(op))
+		l.moveTo(l.pos + len(op))
 		return
 	}
 	r, _ := utf8.DecodeRuneInString(rest)
@@ -262,7 +258,7 @@ func (l *lexer) number() {
 		t.value = shrink(n)
 	}
 	l.tokens = append(l.tokens, t)
-	l.take(end)
+	l.moveTo(end)
 }
 
 // string reads a literal in quotes.
@@ -275,7 +271,7 @@ func (l *lexer) string(quote byte) {
 	}
 	l.failIf(i >= len(l.src), "a string has no end")
 	l.add(kindString, l.unescape(l.src[l.pos+1:i]))
-	l.take(i + 1)
+	l.moveTo(i + 1)
 }
 
 var escapes = map[byte]string{'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v"}

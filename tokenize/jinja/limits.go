@@ -66,18 +66,18 @@ func catch(err *error) {
 
 // spend takes n from what is left of the budget.
 func (r *run) spend(n int) {
-	if n < 0 || n > r.left {
-		r.left = 0
+	if n < 0 || n > r.budget {
+		r.budget = 0
 		r.fail("%w", errBudget)
 	}
-	r.left -= n
+	r.budget -= n
 }
 
-// spendTimes takes the product of two sizes.
+// spendTimes takes the product of two sizes from the budget, without overflow.
 func (r *run) spendTimes(n, size int) {
 	if n > 0 && size > 0 {
-		if n > r.left/size {
-			r.spend(r.left + 1)
+		if n > r.budget/size {
+			r.spend(r.budget + 1)
 		}
 		r.spend(n * size)
 	}

@@ -5,8 +5,8 @@ type loop struct {
 	next                   func() (Value, bool)
 	index                  int
 	before, current, after Value
-	ahead, more            bool  // whether after has been read; whether it exists
-	seen                   Value // the arguments of the last loop.changed, nil if there was none
+	peeked, hasNext        bool  // whether after has been read; whether it exists
+	lastChanged            Value // the arguments of the last loop.changed, nil if there was none
 }
 
 // A forStmt is a for statement.
@@ -17,7 +17,7 @@ type forStmt struct {
 	line       int
 }
 
-// exec runs the body for each element that passes the test, or else the last part if there is no element.
+// exec runs the body for each element that passes the test, or f.last, the else part, if no element does.
 func (f *forStmt) exec(r *run, s *scope) flow {
 	over := f.over(r, s)
 	r.step(f.line)
@@ -57,31 +57,31 @@ func (f *forStmt) exec(r *run, s *scope) flow {
 // advance moves to the next element.
 func (l *loop) advance() bool {
 	l.peek()
-	if !l.more {
+	if !l.hasNext {
 		return false
 	}
 	l.index++
 	l.before, l.current = l.current, l.after
-	l.after, l.ahead = nil, false
+	l.after, l.peeked = nil, false
 	return true
 }
 
 // peek reads the element after the current one.
 func (l *loop) peek() {
-	if !l.ahead {
-		l.after, l.more = l.next()
-		l.ahead = true
+	if !l.peeked {
+		l.after, l.hasNext = l.next()
+		l.peeked = true
 	}
 }
 
 // length counts the elements, and reads the remaining ones.
 func (l *loop) length(r *run) int {
 	var rest List
-	for l.peek(); l.more; l.peek() {
+	for l.peek(); l.hasNext; l.peek() {
 		r.spend(elementCost)
-		rest, l.ahead = append(rest, l.after), false
+		rest, l.peeked = append(rest, l.after), false
 	}
-	l.next, l.ahead = fromSlice(rest), false
+	l.next, l.peeked = fromSlice(rest), false
 	return l.index + 1 + len(rest)
 }
 
@@ -95,11 +95,11 @@ func (l *loop) attribute(r *run, name string) (v Value, ok bool) {
 		}}, true
 	case "changed":
 		return &function{name, func(r *run, a arguments) Value {
-			last := l.seen
-			l.seen = tuple(a.positional)
-			return last == nil || !r.equal(last, l.seen, 0)
+			last := l.lastChanged
+			l.lastChanged = tuple(a.positional)
+			return last == nil || !r.equal(last, l.lastChanged, 0)
 		}}, true
-	case "depth", "depth0":
+	case "depth", "depth0": // 1 and 0, as loops do not call themselves
 		return map[string]int{"depth": 1}[name], true
 	case "length":
 		return l.length(r), true
@@ -115,7 +115,7 @@ func (l *loop) attribute(r *run, name string) (v Value, ok bool) {
 		return l.index == 0, true
 	case "last":
 		l.peek()
-		return !l.more, true
+		return !l.hasNext, true
 	case "previtem":
 		if l.index == 0 {
 			return &undefined{"there is no previous item"}, true
@@ -123,7 +123,7 @@ func (l *loop) attribute(r *run, name string) (v Value, ok bool) {
 		return l.before, true
 	case "nextitem":
 		l.peek()
-		if !l.more {
+		if !l.hasNext {
 			return &undefined{"there is no next item"}, true
 		}
 		return l.after, true

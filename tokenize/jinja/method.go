@@ -61,8 +61,7 @@ var cased = regexp.MustCompile(`[\p{Lu}\p{Ll}\p{Lt}]+`)
 // titleCase writes the first letter of each run of letters as a capital.
 func titleCase(s string) string { return cased.ReplaceAllStringFunc(s, titleWord) }
 
-// strip is str.strip, lstrip or rstrip by what trim does: it removes white space, or the characters of its
-// argument.
+// strip is str.strip, lstrip or rstrip by what trim does: it removes white space, or the characters of its argument.
 func strip(name string, trim func(string, func(rune) bool) string) method {
 	return func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, name, 0, "chars")[0]

@@ -137,13 +137,13 @@ func formatMethod(r *run, of Value, a arguments) Value {
 	next := 0
 	return like(of, formatField.ReplaceAllStringFunc(r.str(of), func(field string) string {
 		r.spend(stepCost)
-		m := formatField.FindStringSubmatch(field)
+		m := formatField.FindStringSubmatch(field) // name, !r or !s, precision, verb
 		if len(field) < 2 || field == "{{" || field == "}}" {
 			r.failIf(len(field) < 2, "the format has a single %s, or a field that is not supported", quote(field))
 			return field[:1]
 		}
 		name := m[1]
-		if name == "" {
+		if name == "" { // {} takes the next positional argument
 			name = strconv.Itoa(next)
 			next++
 		}

@@ -87,8 +87,8 @@ func (p *parser) nest() func() {
 	return func() { p.depth-- }
 }
 
-// statements reads up to the tag that begins with one of the names, and its name; or
-// to the end of the template if there are none.
+// statements reads up to a tag that begins with one of the names in ends, without the name; or to the end of the
+// template if there are no names.
 func (p *parser) statements(ends ...string) []stmt {
 	defer p.nest()()
 	var body []stmt
@@ -147,13 +147,13 @@ func (p *parser) statement(ends []string) stmt {
 		return p.setStmt(t.line)
 	case "macro":
 		return p.macro()
-	case "generation":
+	case "generation": // of transformers: it marks what an assistant writes
 		body, _ := p.body("endgeneration")
 		p.marks = true
 		return func(r *run, s *scope) flow {
 			start := r.out.Len()
 			f := r.body(&scope{around: s}, body)
-			if r.inner == 0 {
+			if r.captures == 0 { // captured text is not marked: it may go anywhere
 				r.marks = append(r.marks, Mark{start, r.out.Len()})
 			}
 			return f
@@ -357,7 +357,7 @@ func (p *parser) macro() stmt {
 	}
 	p.expect(")")
 	loops := p.loops
-	p.loops = 0
+	p.loops = 0 // break in the macro does not leave a loop around it
 	p.macros++
 	m.body, _ = p.body("endmacro")
 	p.macros--

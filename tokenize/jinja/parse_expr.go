@@ -60,8 +60,7 @@ func (p *parser) not() expr {
 	return p.comparison()
 }
 
-// comparison reads a chain such as a < b in c: every neighbouring pair must hold, and each operand is computed
-// once.
+// comparison reads a chain such as a < b in c: every neighbouring pair must hold, and each operand is computed once.
 func (p *parser) comparison() expr {
 	line, first := p.peek().line, p.sum()
 	var ops []string
@@ -76,7 +75,7 @@ func (p *parser) comparison() expr {
 			ops = append(ops, "not in")
 		case len(ops) == 0:
 			return first
-		default:
+		default: // the chain has ended
 			return func(r *run, s *scope) Value {
 				left := first(r, s)
 				for i, op := range ops {
@@ -282,7 +281,7 @@ func (p *parser) postfix(e expr) expr {
 		switch t.kind {
 		case ".":
 			p.next()
-			if i, ok := p.peek().value.(int); ok {
+			if i, ok := p.peek().value.(int); ok { // a.0 is a[0]
 				p.next()
 				e = itemOf(e, constant(i), t.line)
 				break
@@ -402,7 +401,7 @@ func (p *parser) test(e expr) expr {
 	switch next := p.peek(); next.kind {
 	case "(":
 		args = p.arguments()
-	case kindName, kindString, kindNumber, "[", "{":
+	case kindName, kindString, kindNumber, "[", "{": // one argument without parentheses
 		if p.isName("else", "or", "and") {
 			break
 		}

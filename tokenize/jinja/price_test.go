@@ -17,7 +17,7 @@ func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
 		t.Fatalf("%s: %v", source, err)
 	}
 	const budget = 1 << 23
-	r := &run{out: new(strings.Builder), line: 1, left: budget}
+	r := &run{out: new(strings.Builder), line: 1, budget: budget}
 	s := &scope{around: &scope{names: globals}}
 	for key, value := range vars.All() {
 		s.set(key.(string), value)
@@ -26,7 +26,7 @@ func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
 		defer catch(&err)
 		r.body(&scope{around: s}, template.body)
 	}()
-	return budget - r.left, err == nil
+	return budget - r.budget, err == nil
 }
 
 // TestPrices tries everything that a template can use: each feature has a price, and a

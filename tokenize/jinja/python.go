@@ -48,7 +48,7 @@ func pythonString(b *strings.Builder, text string, quote byte) string {
 		case c == '"':
 			b.WriteString(`\"`)
 		case c == '\\' && i+1 < len(text):
-			if i++; text[i] == 'x' {
+			if i++; text[i] == 'x' { // JSON has no \xE4
 				b.WriteString(`\u00`)
 			} else if text[i] == '\'' {
 				b.WriteByte('\'')

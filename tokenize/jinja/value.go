@@ -23,8 +23,7 @@ type (
 	markup string
 )
 
-// An undefined stands for a name, key or attribute that does not exist. Most uses of
-// it are errors with its message.
+// An undefined stands for a name, key or attribute that does not exist. Most uses of it are errors with its message.
 type undefined struct{ message string }
 
 // A namespace has attributes that set can change.
@@ -114,8 +113,8 @@ func (d *Dict) Clone() *Dict {
 	return c
 }
 
-// hash returns the key of a value in a Go map: equal values have equal keys. ok is false
-// for values that cannot be a key.
+// hash returns the key of a value in a Go map: equal values have equal keys, such as 1, 1.0 and true, and others do
+// not: texts and large integers begin with another byte. ok is false for values that cannot be a key.
 func hash(v Value) (h any, ok bool) {
 	switch v := v.(type) {
 	case nil:

@@ -29,7 +29,7 @@ func readMistral(f *Format, block string) (calls []Call, err error) {
 		name, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimSpace(head), mistralArguments), mistralID)
 		name = strings.TrimSpace(name)
 		decoder := json.NewDecoder(strings.NewReader(rest[len(head):]))
-		w := written{Name: &name}
+		w := writtenCall{Name: &name} // its arguments are the JSON behind the head
 		if err := decoder.Decode(&w.Arguments); err != nil {
 			return nil, notCall(rest[len(head):], err)
 		}
@@ -39,7 +39,7 @@ func readMistral(f *Format, block string) (calls []Call, err error) {
 		}
 		calls = append(calls, c)
 		rest = strings.TrimSpace(rest[len(head)+int(decoder.InputOffset()):])
-		after, more := strings.CutPrefix(rest, f.open)
+		after, more := strings.CutPrefix(rest, f.openMark)
 		if rest != "" && !more {
 			return nil, errors.New("text stands behind the arguments of a call")
 		}
@@ -50,7 +50,7 @@ func readMistral(f *Format, block string) (calls []Call, err error) {
 
 // readList reads [{"name": NAME, "arguments": OBJECT}, ...].
 func readList(f *Format, block string) (calls []Call, err error) {
-	var list []written
+	var list []writtenCall
 	if err := json.Unmarshal([]byte(block), &list); err != nil {
 		return nil, fmt.Errorf("the calls are not a list of JSON objects: %w", err)
 	}
@@ -73,12 +73,12 @@ func checkCount(calls []Call) error {
 
 var errManyCalls = fmt.Errorf("there are more than %d calls", maxCalls)
 
-// readPython reads [NAME(KEY=VALUE, ...), ...] with values as Python or JSON writes them, or
-// a list of JSON objects. Without a mark before it, a list counts if it calls a known function.
+// readPython reads [NAME(KEY=VALUE, ...), ...] with values as Python or JSON writes them, or a list of JSON objects. In
+// a family whose calls may stand without a mark (bare), a list counts if it calls a known function, else it is text.
 func readPython(f *Format, block string) (calls []Call, err error) {
 	text := strings.TrimSpace(block)
 	if strings.HasPrefix(text, "[") && strings.HasPrefix(strings.TrimLeft(text[1:], blanks), "{") {
-		if f.bare != 0 {
+		if f.bareBegin != 0 {
 			return nil, nil // the answer is plain JSON
 		}
 		return readList(f, text)
@@ -87,9 +87,9 @@ func readPython(f *Format, block string) (calls []Call, err error) {
 	if ok {
 		inside, ok = strings.CutSuffix(inside, "]")
 	} else {
-		inside, ok = text, f.bare == 0
+		inside, ok = text, f.bareBegin == 0 // the marks alone may stand for the brackets
 	}
-	if name, _, _ := strings.Cut(inside, "("); f.bare != 0 && f.functions[strings.TrimSpace(name)].Name == "" {
+	if name, _, _ := strings.Cut(inside, "("); f.bareBegin != 0 && f.functions[strings.TrimSpace(name)].Name == "" {
 		return nil, nil // the answer is another list
 	}
 	parts, balanced := split(inside)
@@ -196,7 +196,8 @@ type gemmaReader struct {
 
 const maxGemmaDepth = 64
 
-// value reads a value as JSON.
+// value takes a value from the beginning of r.rest, nested in depth others, and returns it as JSON: a text between
+// marks or a word without any, a number, an object or a list. The object at depth 0 has the arguments.
 func (r *gemmaReader) value(depth int) (json.RawMessage, error) {
 	r.rest = strings.TrimLeft(r.rest, blanks)
 	switch {
@@ -211,7 +212,7 @@ func (r *gemmaReader) value(depth int) (json.RawMessage, error) {
 		return textOf(text), nil
 	case strings.HasPrefix(r.rest, "{"):
 		var o object
-		err := r.each('}', func() error {
+		err := r.takeUntil('}', func() error {
 			key, rest, found := strings.Cut(r.rest, ":")
 			r.rest = rest
 			if !found {
@@ -220,7 +221,7 @@ func (r *gemmaReader) value(depth int) (json.RawMessage, error) {
 			key = strings.Trim(key, blanks+`"`)
 			key = strings.TrimSuffix(strings.TrimPrefix(key, gemmaText), gemmaText)
 			value, err := r.value(depth + 1)
-			if depth == 0 && err == nil {
+			if depth == 0 && err == nil { // an argument, which may have a schema
 				value = r.typed(key, value)
 			}
 			o.add(key, value)
@@ -229,7 +230,7 @@ func (r *gemmaReader) value(depth int) (json.RawMessage, error) {
 		return o.all(), err
 	case strings.HasPrefix(r.rest, "["):
 		var list []string
-		err := r.each(']', func() error {
+		err := r.takeUntil(']', func() error {
 			value, err := r.value(depth + 1)
 			list = append(list, string(value))
 			return err
@@ -248,8 +249,8 @@ func (r *gemmaReader) value(depth int) (json.RawMessage, error) {
 	return textOf(word), nil
 }
 
-// each reads what stands between a bracket, the next byte, and the one that closes it.
-func (r *gemmaReader) each(closing byte, one func() error) error {
+// takeUntil takes a bracket, the next byte, and all up to the one that closes it from r.rest; one takes a value between commas.
+func (r *gemmaReader) takeUntil(closing byte, one func() error) error {
 	r.rest = strings.TrimLeft(r.rest[1:], blanks)
 	for r.rest != "" && r.rest[0] != closing {
 		if err := one(); err != nil {

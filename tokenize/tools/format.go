@@ -37,23 +37,23 @@ type Format struct {
 	Strict bool
 
 	family
-	begin     []string            // marks that begin a call: open, and those of calls without it
-	functions map[string]function // functions by name
+	beginMarks []string            // marks that begin a call: openMark, and those of calls without it
+	functions  map[string]function // functions by name
 }
 
 // A family is one way in which models write calls, between two marks.
 type family struct {
-	name        string
-	begins      string   // the text before a call's name
-	named       string   // for a call of the function NAME, the text from there to the arguments
-	open, close string   // close is "" if a call ends with the text
-	ends        string   // the text behind the arguments
-	between     string   // the text between two calls; "" if one is written alone
-	inside      []string // marks within a call
-	json        bool     // close counts outside JSON strings only
-	bare        byte     // a text that begins with it is a call, too
-	read        func(f *Format, block string) ([]Call, error)
-	write       func(calls []Call) string // for a template that writes no calls
+	name                string
+	beforeName          string   // the text before a call's name
+	nameToArguments     string   // for a call of the function NAME, the text from there to the arguments
+	openMark, closeMark string   // closeMark is "" if a call ends with the text
+	behindArguments     string   // the text behind the arguments
+	betweenCalls        string   // the text between two calls; "" if one is written alone
+	inside              []string // marks within a call
+	json                bool     // closeMark counts outside JSON strings only
+	bareBegin           byte     // a text that begins with it is a call, too
+	read                func(f *Format, block string) ([]Call, error)
+	write               func(calls []Call) string // for a template that writes no calls
 }
 
 // A function is the description of a tool.
@@ -77,21 +77,21 @@ var families = []struct {
 	family
 	writes, teaches *regexp.Regexp
 }{
-	{family{name: "xml", begins: "<tool_call>\n<function=", named: "NAME>\n", ends: functionEnd + "\n</tool_call>", between: "\n", open: "<tool_call>", close: "</tool_call>", read: readXML},
+	{family{name: "xml", beforeName: "<tool_call>\n<function=", nameToArguments: "NAME>\n", behindArguments: functionEnd + "\n</tool_call>", betweenCalls: "\n", openMark: "<tool_call>", closeMark: "</tool_call>", read: readXML},
 		regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), nil},
-	{family{name: "hermes", begins: "<tool_call>\n{\"name\":", named: ` "NAME", "arguments": `, ends: "}\n</tool_call>", between: "\n", open: "<tool_call>", close: "</tool_call>", json: true, read: readHermes, write: writeHermes},
+	{family{name: "hermes", beforeName: "<tool_call>\n{\"name\":", nameToArguments: ` "NAME", "arguments": `, behindArguments: "}\n</tool_call>", betweenCalls: "\n", openMark: "<tool_call>", closeMark: "</tool_call>", json: true, read: readHermes, write: writeHermes},
 		regexp.MustCompile(`<tool_call>\s*\{\s*"name":\s*"` + probe + `"`), regexp.MustCompile(`<tool_call>\s*\{\s*"name"`)},
-	{family{name: "llama", begins: `{"name":`, named: ` "NAME", "parameters": `, ends: "}", open: python, bare: '{', read: readLlama},
+	{family{name: "llama", beforeName: `{"name":`, nameToArguments: ` "NAME", "parameters": `, behindArguments: "}", openMark: python, bareBegin: '{', read: readLlama},
 		regexp.MustCompile(`(?:\n|>)\{"name":\s*"` + probe + `",\s*"parameters":`), nil},
-	{family{name: "mistral", named: ` "NAME", "arguments": `, ends: "}]", open: "[TOOL_CALLS]", read: readMistral},
+	{family{name: "mistral", nameToArguments: ` "NAME", "arguments": `, behindArguments: "}]", openMark: "[TOOL_CALLS]", read: readMistral},
 		regexp.MustCompile(`(\[TOOL_CALLS\]\s*\[\s*\{\s*"name":)\s*"` + probe + `"`), nil},
-	{family{name: "mistral", begins: "[TOOL_CALLS]", named: "NAME" + mistralArguments, open: "[TOOL_CALLS]", inside: []string{mistralID, mistralArguments}, read: readMistral},
+	{family{name: "mistral", beforeName: "[TOOL_CALLS]", nameToArguments: "NAME" + mistralArguments, openMark: "[TOOL_CALLS]", inside: []string{mistralID, mistralArguments}, read: readMistral},
 		regexp.MustCompile(`\[TOOL_CALLS\]` + probe + `(?:\[CALL_ID\]\w*)?\[ARGS\]`), nil},
-	{family{name: "lfm2", begins: "<|tool_call_start|>[", named: "NAME(", ends: ")]<|tool_call_end|>", open: "<|tool_call_start|>", close: "<|tool_call_end|>", read: readPython, write: writePython},
+	{family{name: "lfm2", beforeName: "<|tool_call_start|>[", nameToArguments: "NAME(", behindArguments: ")]<|tool_call_end|>", openMark: "<|tool_call_start|>", closeMark: "<|tool_call_end|>", read: readPython, write: writePython},
 		regexp.MustCompile(`<\|tool_call_start\|>\[` + probe + `\(`), regexp.MustCompile(`<\|tool_list_start\|>`)},
-	{family{name: "gemma", begins: "<start_function_call>call:", named: "NAME{", open: "<start_function_call>", close: "<end_function_call>", inside: []string{gemmaText}, read: readGemma},
+	{family{name: "gemma", beforeName: "<start_function_call>call:", nameToArguments: "NAME{", openMark: "<start_function_call>", closeMark: "<end_function_call>", inside: []string{gemmaText}, read: readGemma},
 		regexp.MustCompile(`<start_function_call>call:` + probe + `\{`), nil},
-	{family{name: "pythonic", begins: "[", named: "NAME(", ends: ")]", open: python, bare: '[', read: readPython},
+	{family{name: "pythonic", beforeName: "[", nameToArguments: "NAME(", behindArguments: ")]", openMark: python, bareBegin: '[', read: readPython},
 		regexp.MustCompile(`\n\[` + probe + `\(x=`), nil},
 }
 
@@ -103,9 +103,9 @@ const probed = `{
 		{"role": "assistant", "content": "", "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "` + probe + `", "arguments": "{\"x\": \"y\"}"}}]},
 		{"role": "tool", "tool_call_id": "abcdefghi", "name": "` + probe + `", "content": "r"}]}`
 
-// Of finds how a model answers a conversation with calls of its tools, from what the chat
-// template of the tokenizer writes. It returns an error if the template does not show
-// tools to the model, or uses an unsupported form of calls.
+// Of finds how a model answers a conversation with calls of its tools, from what the chat template of the tokenizer
+// writes: it renders a call of a tool called probe, or else reads the template's instruction for calls. It returns an
+// error if the template does not show tools to the model, or uses an unsupported form of calls.
 func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	f := &Format{}
 	if err := f.readTools(talk.Tools); err != nil {
@@ -118,7 +118,7 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	c.Args, c.Template = talk.Args, talk.Template
 	called, _ := t.Chat(c) // some templates do not write calls
 	c.Messages, c.AddGenerationPrompt = c.Messages[:1], true
-	text, err := t.Chat(c)
+	text, err := t.Chat(c) // the tools without a call
 	if err != nil {
 		return nil, err
 	}
@@ -128,22 +128,22 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	for _, x := range families {
 		if m := x.writes.FindStringSubmatch(called); m != nil {
 			f.family = x.family
-			f.begins = cmp.Or(f.begins, m[len(m)-1])
+			f.beforeName = cmp.Or(f.beforeName, m[len(m)-1]) // a group of the expression has it, in the template's spaces
 		}
 	}
 	for _, x := range families {
 		if f.read == nil && x.teaches != nil && x.teaches.MatchString(text) {
-			f.family, f.Silent = x.family, true
+			f.family, f.Silent = x.family, true // only the instruction shows the form
 		}
 	}
 	if f.read == nil {
 		return nil, errors.New("the model's chat template has calls of tools in a form that is not read here; those " +
 			"of Qwen and Hermes, Qwen3-Coder and Qwen3.5, Llama 3, SmolLM3, Mistral, LFM2 and Gemma are")
 	}
-	f.Marks, f.begin = append([]string{f.open, f.close}, f.inside...), []string{f.open}
-	if f.name == "xml" {
+	f.Marks, f.beginMarks = append([]string{f.openMark, f.closeMark}, f.inside...), []string{f.openMark}
+	if f.name == "xml" { // a model may leave out the open mark
 		for name := range f.functions {
-			f.begin = append(f.begin, functionBegin+name+">")
+			f.beginMarks = append(f.beginMarks, functionBegin+name+">")
 		}
 	}
 	return f, nil
@@ -160,7 +160,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// readTools reads the descriptions of tools.
+// readTools sets the functions, from the descriptions of tools with or without "function" around each.
 func (f *Format) readTools(list tokenize.Data) error {
 	text, err := list.MarshalJSON()
 	if err != nil {
@@ -217,15 +217,16 @@ func (f *Format) Parse(text string) (content string, calls []Call, err error) {
 	return content + rest, append(calls, more...), err
 }
 
-// A written is a call as JSON.
-type written struct {
+// A writtenCall is a call as JSON.
+type writtenCall struct {
 	Name       *string         `json:"name"`
 	Arguments  json.RawMessage `json:"arguments"`
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// call is the call that was written, if it is one. A tool of the request may be called without arguments.
-func (f *Format) call(w written) (Call, error) {
+// call is the call that was written, if it is one. A tool of the request may be called without arguments; arguments may
+// also be called parameters, or be JSON in a text.
+func (f *Format) call(w writtenCall) (Call, error) {
 	arguments := w.Arguments
 	if isNull(arguments) {
 		arguments = w.Parameters
@@ -257,7 +258,7 @@ func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value
 // notCall says why a text is not a call, in the words of package strict. It does not decode
 // calls: a key that a model repeats counts once, as Python's json has it.
 func notCall(text string, err error) error {
-	if why := strict.JSON([]byte(text), new(written)); why != nil {
+	if why := strict.JSON([]byte(text), new(writtenCall)); why != nil {
 		err = why
 	}
 	return fmt.Errorf("the call is not a JSON object: %w", err)
@@ -265,7 +266,7 @@ func notCall(text string, err error) error {
 
 // readHermes reads {"name": NAME, "arguments": OBJECT}.
 func readHermes(f *Format, block string) ([]Call, error) {
-	var w written
+	var w writtenCall
 	if err := json.Unmarshal([]byte(block), &w); err != nil {
 		return nil, notCall(block, err)
 	}
@@ -281,7 +282,7 @@ func readLlama(f *Format, block string) (calls []Call, err error) {
 		return readBuiltin(rest)
 	}
 	for rest != "" {
-		var w written
+		var w writtenCall
 		decoder := json.NewDecoder(strings.NewReader(rest))
 		if err := decoder.Decode(&w); err != nil {
 			return nil, notCall(rest, err)
@@ -388,8 +389,8 @@ func (s schema) has(kind string) bool {
 		s.Type == any(kind) || kind == "object" && s.Ref != ""
 }
 
-// value returns the JSON of a value given as text, by the argument's schema. Some
-// templates write values as Python does.
+// value returns the JSON of an argument that was written without quotes, by its schema; known says whether there is
+// one. What is no JSON or Python value of a type that the schema allows is a text.
 func (s schema) value(text string, known bool) json.RawMessage {
 	word := strings.TrimSpace(text)
 	bare := strings.ToLower(word)
@@ -400,11 +401,11 @@ func (s schema) value(text string, known bool) json.RawMessage {
 	case s.has("boolean") && (bare == "true" || bare == "false"):
 		return json.RawMessage(bare)
 	case !isJSON(word):
-		if word = tokenize.PythonJSON(word); !isJSON(word) || strings.IndexByte("[{", word[0]) < 0 {
+		if word = tokenize.PythonJSON(word); !isJSON(word) || strings.IndexByte("[{", word[0]) < 0 { // a Python list or dictionary
 			return textOf(text)
 		}
 	}
-	kind := map[byte]string{'{': "object", '[': "array", '"': "string", 't': "boolean", 'f': "boolean", 'n': "null"}[word[0]]
+	kind := map[byte]string{'{': "object", '[': "array", '"': "string", 't': "boolean", 'f': "boolean", 'n': "null"}[word[0]] // "": a number
 	switch {
 	case kind == "" && (s.has("number") || s.has("integer")), kind != "" && kind != "string" && s.has(kind):
 		return json.RawMessage(word)

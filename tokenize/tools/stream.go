@@ -19,16 +19,16 @@ const blanks = " \t\r\n"
 
 // A Stream reads a text in pieces. Each byte is looked at a bounded number of times.
 type Stream struct {
-	f     *Format
-	held  []byte // text that is not decided yet; in a call all of its text
-	gap   []byte // spaces behind the content so far, which are content if more follows
-	at    int    // how far held has been searched for the end of the call
-	calls int
-	err   error
+	f        *Format
+	pending  []byte // text that is not decided yet; in a call all of its text
+	spaces   []byte // spaces behind the content so far, which are content if more follows
+	searched int    // how far pending has been searched for the end of the call
+	calls    int
+	err      error
 
-	state  state
-	close  string // the mark that ends the call
-	quoted bool   // the search is inside a JSON string, or an argument
+	state   state
+	endMark string // the mark that ends the call
+	inText  bool   // the search is inside a JSON string, or an argument
 }
 
 type state int
@@ -37,42 +37,43 @@ const (
 	beginning state = iota
 	talking
 	calling
-	called // behind a call that began without the mark open; the mark close may follow
+	called // behind a call that began without openMark; closeMark may follow
 	plain  // no calls follow
 )
 
 // Stream begins a text.
 func (f *Format) Stream() *Stream { return &Stream{f: f} }
 
-// Add reads a piece and returns the content and the calls that are whole with it.
+// Add reads a piece and returns the content and the calls that are whole with it. What may still be a part of a call
+// stays in s.pending. more says that the state has changed, so that there is more to read.
 func (s *Stream) Add(text string) (content string, calls []Call) {
 	var out strings.Builder
-	s.held = append(s.held, text...)
+	s.pending = append(s.pending, text...)
 	for more := true; more; {
 		switch s.state {
 		case beginning:
-			more = s.begin()
+			more = s.decideBeginning()
 		case talking:
 			var mark string
 			if mark, more = s.addUntilMark(&out); more {
-				s.state, s.at, s.quoted, s.close = calling, len(mark), false, s.f.close
-				if mark != s.f.open {
-					s.close = functionEnd
+				s.state, s.searched, s.inText, s.endMark = calling, len(mark), false, s.f.closeMark
+				if mark != s.f.openMark { // a call without the mark open: <function=NAME>
+					s.endMark = functionEnd
 				}
 			}
 		case calling:
-			more = s.call(&out, &calls)
-		case called:
-			rest := bytes.TrimLeft(s.held, blanks)
-			after, closed := bytes.CutPrefix(rest, []byte(s.f.close))
-			if more = closed || !strings.HasPrefix(s.f.close, string(rest)); more {
+			more = s.readCall(&out, &calls)
+		case called: // the mark that closes the call may follow, and belongs to it
+			rest := bytes.TrimLeft(s.pending, blanks)
+			after, closed := bytes.CutPrefix(rest, []byte(s.f.closeMark))
+			if more = closed || !strings.HasPrefix(s.f.closeMark, string(rest)); more { // else rest may begin the mark
 				s.state = talking
 			}
 			if closed {
-				s.held = after
+				s.pending = after
 			}
 		case plain:
-			s.say(&out, len(s.held))
+			s.addContent(&out, len(s.pending))
 			more = false
 		}
 	}
@@ -83,38 +84,38 @@ func (s *Stream) Add(text string) (content string, calls []Call) {
 func (s *Stream) End() (content string, calls []Call, err error) {
 	var out strings.Builder
 	if s.state == calling {
-		s.end(&out, &calls, len(s.held), 0)
+		s.finishCall(&out, &calls, len(s.pending), 0)
 	}
-	s.say(&out, len(s.held))
+	s.addContent(&out, len(s.pending))
 	if s.calls == 0 {
-		out.Write(s.gap)
+		out.Write(s.spaces)
 	}
-	s.gap = nil
+	s.spaces = nil
 	return out.String(), calls, s.err
 }
 
-// say adds the first bytes that are held to the content, without the spaces at their end.
-func (s *Stream) say(out *strings.Builder, n int) {
-	if text := bytes.TrimRight(s.held[:n], blanks); len(text) > 0 {
-		out.Write(s.gap)
+// addContent adds the first bytes that are held to the content, without the spaces at their end.
+func (s *Stream) addContent(out *strings.Builder, n int) {
+	if text := bytes.TrimRight(s.pending[:n], blanks); len(text) > 0 {
+		out.Write(s.spaces)
 		out.Write(text)
-		s.gap = append(s.gap[:0], s.held[len(text):n]...)
+		s.spaces = append(s.spaces[:0], s.pending[len(text):n]...)
 	} else {
-		s.gap = append(s.gap, s.held[:n]...)
+		s.spaces = append(s.spaces, s.pending[:n]...)
 	}
-	s.held = s.held[n:]
+	s.pending = s.pending[n:]
 }
 
-// begin decides how the text begins, if that is known.
-func (s *Stream) begin() bool {
-	text := bytes.TrimLeft(s.held, blanks)
-	s.gap = append(s.gap, s.held[:len(s.held)-len(text)]...)
-	s.held = text
+// decideBeginning decides whether the text begins with a call without a mark, once it has something else than spaces.
+func (s *Stream) decideBeginning() bool {
+	text := bytes.TrimLeft(s.pending, blanks)
+	s.spaces = append(s.spaces, s.pending[:len(s.pending)-len(text)]...)
+	s.pending = text
 	switch {
-	case len(s.held) == 0:
+	case len(s.pending) == 0:
 		return false
-	case s.f.bare != 0 && s.held[0] == s.f.bare:
-		s.state, s.at, s.close = calling, 0, s.f.close
+	case s.f.bareBegin != 0 && s.pending[0] == s.f.bareBegin:
+		s.state, s.searched, s.endMark = calling, 0, s.f.closeMark
 	default:
 		s.state = talking
 	}
@@ -124,87 +125,89 @@ func (s *Stream) begin() bool {
 // addUntilMark adds held text up to a mark that begins a call to the content, and returns the mark
 // if there is one. Text that may be the beginning of a mark stays held.
 func (s *Stream) addUntilMark(out *strings.Builder) (mark string, found bool) {
-	n := len(s.held)
-	for _, m := range s.f.begin {
-		if i := bytes.Index(s.held, []byte(m)); i >= 0 && i < n {
+	n := len(s.pending)
+	for _, m := range s.f.beginMarks {
+		if i := bytes.Index(s.pending, []byte(m)); i >= 0 && i < n {
 			n, mark = i, m
 		}
 	}
-	held := 0
 	if mark == "" {
-		for _, m := range s.f.begin {
-			held = max(held, tokenize.Begun(string(s.held), m))
+		begun := 0 // how many bytes at the end may begin a mark
+		for _, m := range s.f.beginMarks {
+			begun = max(begun, tokenize.Begun(string(s.pending), m))
 		}
-		n -= held
+		n -= begun
 	}
-	s.say(out, n)
+	s.addContent(out, n)
 	return mark, mark != ""
 }
 
-// call looks for the end of a call, and reads the call. It reports whether there is more to do.
-func (s *Stream) call(out *strings.Builder, calls *[]Call) bool {
+// readCall looks for the end of a call, and reads the call. It reports whether there is more to do: there is not if the
+// end has not come. Beyond the limits the rest of the text is content.
+func (s *Stream) readCall(out *strings.Builder, calls *[]Call) bool {
 	switch {
 	case s.calls >= maxCalls:
 		s.fail(errManyCalls)
 		s.state = plain
 		return true
 	case s.atEndMark():
-		s.end(out, calls, s.at, len(s.close))
+		s.finishCall(out, calls, s.searched, len(s.endMark))
 		return true
-	case s.at > maxCallBytes:
+	case s.searched > maxCallBytes:
 		s.fail(fmt.Errorf("a call has more than %d bytes", maxCallBytes))
-		s.say(out, len(s.held))
+		s.addContent(out, len(s.pending))
 		s.state = plain
 	}
 	return false
 }
 
-// atEndMark moves on to the mark that ends a call, and reports whether it is there. Marks in a
-// JSON string do not count, nor do those in an argument of a call without the mark open.
+// atEndMark moves s.searched on to the mark that ends a call (s.endMark), and reports whether it is there. s.inText says that
+// s.searched is where marks do not count: in a JSON string, or in an argument (<parameter=...>) of a call without the mark open.
 func (s *Stream) atEndMark() bool {
-	bare := s.close == functionEnd
-	if s.close == "" {
-		s.at = len(s.held)
+	withoutOpenMark := s.endMark == functionEnd // a call without the mark open
+	if s.endMark == "" {                        // only the end of the text ends it
+		s.searched = len(s.pending)
 	}
-	for s.at < len(s.held) && s.at <= maxCallBytes {
-		rest := string(s.held[s.at:min(len(s.held), s.at+max(len(s.close), len(parameterEnd)))])
+	for s.searched < len(s.pending) && s.searched <= maxCallBytes {
+		rest := string(s.pending[s.searched:min(len(s.pending), s.searched+max(len(s.endMark), len(parameterEnd)))])
 		switch c := rest[0]; {
-		case s.quoted && !bare && c == '\\':
-			s.at++ // with the text that follows
-		case s.quoted && !bare:
-			s.quoted = c != '"' && c != '\n' // no JSON string contains this
+		case s.inText && !withoutOpenMark && c == '\\':
+			s.searched++ // with the text that follows
+		case s.inText && !withoutOpenMark:
+			s.inText = c != '"' && c != '\n' // no JSON string contains a newline
 		case s.f.json && c == '"':
-			s.quoted = true
-		case c != s.close[0]:
-		case bare && (strings.HasPrefix(rest, parameterBegin) || strings.HasPrefix(rest, parameterEnd)):
-			s.quoted = rest[1] != '/'
-		case !s.quoted && strings.HasPrefix(rest, s.close):
+			s.inText = true
+		case c != s.endMark[0]:
+		case withoutOpenMark && (strings.HasPrefix(rest, parameterBegin) || strings.HasPrefix(rest, parameterEnd)):
+			s.inText = rest[1] != '/' // not </parameter>
+		case !s.inText && strings.HasPrefix(rest, s.endMark):
 			return true
-		case strings.HasPrefix(s.close, rest) || bare && (strings.HasPrefix(parameterBegin, rest) || strings.HasPrefix(parameterEnd, rest)):
-			return false
+		case strings.HasPrefix(s.endMark, rest) || withoutOpenMark && (strings.HasPrefix(parameterBegin, rest) || strings.HasPrefix(parameterEnd, rest)):
+			return false // a mark may have begun: more text must come
 		}
-		s.at++
+		s.searched++
 	}
 	return false
 }
 
-// end reads the call that ends at a place, where the mark that closes it has n bytes.
-func (s *Stream) end(out *strings.Builder, calls *[]Call, at, n int) {
+// finishCall reads the call that ends at a place, where the mark that closes it has n bytes. A call that cannot be
+// read, and text that is none after all, become content.
+func (s *Stream) finishCall(out *strings.Builder, calls *[]Call, at, n int) {
 	s.state = talking
-	if s.close == functionEnd {
-		at, n, s.state = at+n, 0, called
+	if s.endMark == functionEnd {
+		at, n, s.state = at+n, 0, called // </function> is a part of what is read
 	}
-	read, err := s.f.read(s.f, string(bytes.TrimPrefix(s.held[:at], []byte(s.f.open))))
+	read, err := s.f.read(s.f, string(bytes.TrimPrefix(s.pending[:at], []byte(s.f.openMark))))
 	if err != nil {
 		s.fail(err)
 	}
 	if err != nil || len(read) == 0 {
 		s.state = talking
-		s.say(out, at+n)
+		s.addContent(out, at+n)
 		return
 	}
 	*calls, s.calls = append(*calls, read...), s.calls+len(read)
-	s.gap, s.held = s.gap[:0], s.held[at+n:]
+	s.spaces, s.pending = s.spaces[:0], s.pending[at+n:]
 }
 
 func (s *Stream) fail(err error) { s.err = cmp.Or(s.err, err) }

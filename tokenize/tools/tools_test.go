@@ -333,7 +333,7 @@ func TestBudget(t *testing.T) {
 		for rest := long; rest != ""; {
 			n := min(1<<16, len(rest))
 			more, _ := s.Add(rest[:n])
-			said, rest, most = said+more, rest[n:], max(most, len(s.held))
+			said, rest, most = said+more, rest[n:], max(most, len(s.pending))
 		}
 		more, calls, err := s.End()
 		if said+more != long || len(calls) > 0 || err == nil || most > maxCallBytes+1<<17 {
