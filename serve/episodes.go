@@ -321,7 +321,7 @@ const mostOutput = 1 << 20
 // last turn has the reward, as nobody knows which one earned it; NaN says that the others have none.
 func (r *round) finish(e *episode, err error) environment.Driven {
 	r.mu.Lock()
-	r.unbegun = slices.DeleteFunc(r.unbegun, func(x *episode) bool { return x == e })
+	r.unbegun = slices.DeleteFunc(r.unbegun, func(x *episode) bool { return x == e }) // no program may take it any more
 	r.mu.Unlock()
 	segments, failed := e.session.End(r.server)
 	x := environment.Driven{Request: e.request, Sample: e.Sample, Segments: segments}

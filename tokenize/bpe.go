@@ -69,7 +69,7 @@ func (b *bpe) rank(left, right int32) int32 {
 
 const noRank = math.MaxInt32
 
-// append appends the ids of piece.
+// append appends the ids of piece: those of the cache, if they are there. A single byte and a long piece are not.
 func (b *bpe) append(dst []int32, piece string) []int32 {
 	if len(piece) == 1 && b.bytes[piece[0]] >= 0 {
 		return append(dst, b.bytes[piece[0]])

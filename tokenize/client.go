@@ -155,7 +155,7 @@ func (f fitting) all(messages []Message) jinja.List {
 	return turns
 }
 
-// message converts a message.
+// message converts a message to the form that the template reads: its role, its content and the arguments of its calls.
 func (f fitting) message(m *jinja.Dict) *jinja.Dict {
 	role, _ := m.Get("role")
 	if role == "developer" && !strings.Contains(f.source, "developer") {
@@ -164,7 +164,7 @@ func (f fitting) message(m *jinja.Dict) *jinja.Dict {
 	if content, _ := m.Get("content"); role == "assistant" && content == nil {
 		m.Set("content", "")
 		if testsNone.MatchString(f.source) {
-			m.Set("content", nil)
+			m.Set("content", nil) // dict leaves null fields out, and this template asks for none
 		}
 	}
 	content, _ := m.Get("content")

@@ -83,9 +83,9 @@ func (b *builder) readCharDecoder(stages []stage) error {
 	f := &b.t.form
 	for _, s := range stages {
 		switch s.Type {
-		case "", "Fuse":
+		case "", "Fuse": // texts of tokens are joined anyway
 		case "ByteFallback":
-			f.byteIDs = map[int32]byte{}
+			f.byteIDs = map[int32]byte{} // for finishForm to fill
 		case "Replace":
 			old, err := s.replaced()
 			if err != nil {

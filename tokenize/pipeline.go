@@ -143,7 +143,7 @@ func (b *builder) readPreTokenizer(stages []stage) error {
 	return nil
 }
 
-// readCutter adds the cutter of a stage.
+// readCutter adds the cutter of a stage, which cuts each piece of the stages before into smaller ones.
 func (b *builder) readCutter(s stage) error {
 	switch s.Type {
 	case "":
@@ -176,7 +176,7 @@ func (b *builder) readCutter(s stage) error {
 			return errors.New("ByteLevel with add_prefix_space is not supported")
 		}
 		if s.UseRegex == nil || *s.UseRegex {
-			return b.addCutter(gptPattern)
+			return b.addCutter(gptPattern) // the expression that is built into ByteLevel
 		}
 		return nil
 	}

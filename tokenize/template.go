@@ -197,7 +197,7 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 	switch {
 	case len(around.Columns) > 0:
 		return "", nil, fmt.Errorf("the template names {%s}, a column, and there is no row of a file here", around.Columns[0])
-	case around.Auto && around.Foreign(t) && t.CheckChat() == nil:
+	case around.Auto && around.Foreign(t) && t.CheckChat() == nil: // auto's text is in Qwen's format
 		for _, c := range instructed(problem) { // two ways to state the instruction: the first that the template takes
 			if text, ids, err = t.EncodeChat(c); err == nil {
 				break

@@ -66,7 +66,7 @@ func (x *Thoughts) Add(text string) (thought, said string) {
 			switch {
 			case is:
 				x.state, x.hadThought, x.hasText, x.pending = insideThought, true, false, after
-			case strings.HasPrefix(thoughtBegin, rest):
+			case strings.HasPrefix(thoughtBegin, rest): // the mark may follow
 				return thought, said
 			default:
 				x.state = afterThoughts

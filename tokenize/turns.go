@@ -99,18 +99,18 @@ func (w dialogueWriter) render(n int, prompt bool) (string, []jinja.Mark) {
 func (w dialogueWriter) marked(from int) (d dialogue) {
 	text, marks := w.render(len(w.chat.Messages), false)
 	d.Text = text
-	begins := 0
+	promptEnd := 0
 	if from > 0 {
 		prompt, _ := w.render(from, true)
-		begins = commonPrefix(prompt, text)
-		d.OtherPrompt = begins < len(prompt) // the whole text does not begin with the prompt
+		promptEnd = commonPrefix(prompt, text)
+		d.OtherPrompt = promptEnd < len(prompt) // the whole text does not begin with the prompt
 	}
 	skips := slices.Contains(w.notLearned, true)
 	if skips && len(marks) != len(w.notLearned) {
 		w.must(fmt.Errorf("it marks %d turns of the assistant, of %d messages, so the one that is not learned cannot be told", len(marks), len(w.notLearned)))
 	}
 	for i, m := range marks {
-		if s := (span{max(m.Start, begins), m.End}); s.Start < s.End && !(skips && w.notLearned[i]) {
+		if s := (span{max(m.Start, promptEnd), m.End}); s.Start < s.End && !(skips && w.notLearned[i]) {
 			d.Turns = append(d.Turns, s)
 		}
 	}

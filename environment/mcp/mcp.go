@@ -281,7 +281,8 @@ func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 	return &sdk.IOTransport{Reader: reader, Writer: server.Stdin, MaxLineLength: process.MaxAnswer}, nil
 }
 
-// listTools asks for the tools and sets s.tools to those in allowed, or to all if allowed is empty.
+// listTools asks for the tools and sets s.tools to those in allowed, or to all if allowed is empty. Their schemas are
+// those of the transcript, as the server wrote them: the package of the protocol sorts their keys.
 func (s *session) listTools(ctx context.Context, allowed []string) error {
 	missing := slices.Clone(allowed)
 	for tool, err := range s.Tools(ctx, nil) {

@@ -106,7 +106,7 @@ func (s *Server) readFacts(ctx context.Context, client *http.Client) (*facts, er
 	if err := s.request(ctx, client, "schema", nil, &schema); err != nil {
 		return nil, err
 	}
-	delete(schema.Action.Properties, "metadata")
+	delete(schema.Action.Properties, "metadata") // it is not for the policy
 	names := slices.Sorted(maps.Keys(schema.Action.Properties))
 	known := &facts{textField: s.Action, fieldNames: strings.Join(names, ", ")}
 	if len(names) != 1 {

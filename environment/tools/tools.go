@@ -313,7 +313,7 @@ var operators = []string{sums: "+-*/^", products: "*/^", powers: "^"}
 // operands, which have the operators that bind more closely: -2^2 is -4, and 2^3^2 is 2^9.
 func (c *calculation) value(rank int) (value *big.Rat, err error) {
 	switch first := c.take("+-("); first {
-	case '(':
+	case '(': // nested is value with a bound of how often that calls itself
 		if value, err = c.nested(sums); err == nil && c.take(")") == 0 {
 			err = c.unread()
 		}

@@ -193,7 +193,7 @@ func (b *builder) scan(mark string, follows func(first int) int, ends ...int) in
 	behind := follows(first)
 	if id, n := b.vocabulary.markAt(mark); n == len(mark) {
 		b.nodes[first].forks = append(ends, b.add(node{kind: anyMark, token: id, next: first}),
-			b.add(node{kind: aMark, token: id, next: behind}), b.add(node{hi: 255, next: first}))
+			b.add(node{kind: aMark, token: id, next: behind}), b.add(node{hi: 255, next: first})) // any byte stays in the text
 		return first
 	}
 	places := []int{first} // by the number of bytes of the mark that stand before

@@ -308,7 +308,7 @@ func (r *reader) properties(s schema, at string, pair func(name string, text []b
 	var required []string
 	err = s.get("required", at, &required)
 	known := map[string]bool{}
-	add := func(name string, text []byte, _ int) error {
+	add := func(name string, text []byte, _ int) error { // EachMember gives the offset, too
 		known[name] = true
 		f, err := pair(name, text, at+"/properties/"+name)
 		all = append(all, property{name, slices.Contains(required, name), f})

@@ -36,7 +36,7 @@ func NewVocabulary(n int, token func(id int32) (text []byte, added bool), ends [
 	}
 	slices.SortFunc(v.sorted, func(a, b int32) int { return bytes.Compare(v.texts[a], v.texts[b]) })
 	v.sharedBytes = make([]int, len(v.sorted))
-	var all, before []byte // all texts in one piece of memory, in the order in which they are walked; the text before
+	var all, before []byte // one piece of memory for all texts, in the order in which they are walked; the text before
 	for i, id := range v.sorted {
 		text, n := v.texts[id], 0
 		for n < min(len(before), len(text)) && before[n] == text[n] {

@@ -191,7 +191,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, stated f
 		return err
 	}
 	defer cancel()
-	s.prompt.Add(float64(j.usage().Prompt))
+	s.promptTokens.Add(float64(j.usage().Prompt))
 	return j.writeResponses(w, r, a, n)
 }
 

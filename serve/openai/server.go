@@ -367,10 +367,10 @@ func refuse(w http.ResponseWriter, r *http.Request, f *failure) {
 
 // counts are the figures of /metrics.
 type counts struct {
-	registry       *prometheus.Registry
-	requests       *prometheus.CounterVec // requests by path and status
-	responses      *prometheus.CounterVec // responses by their finish reason
-	prompt, tokens prometheus.Counter
+	registry                    *prometheus.Registry
+	requests                    *prometheus.CounterVec // requests by path and status
+	responses                   *prometheus.CounterVec // responses by their finish reason
+	promptTokens, sampledTokens prometheus.Counter
 }
 
 // registerCounts makes the counters and gauges of /metrics, and their registry.
@@ -382,8 +382,8 @@ func (s *Server) registerCounts() {
 	c.requests = factory.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_requests_total", Help: "requests answered"}, []string{"path", "code"})
 	c.responses = factory.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_responses_total", Help: "responses sampled to their end"},
 		[]string{"finish_reason"})
-	c.prompt = factory.NewCounter(prometheus.CounterOpts{Name: "onering_serve_prompt_tokens_total", Help: "tokens of prompts that were taken"})
-	c.tokens = factory.NewCounter(prometheus.CounterOpts{Name: "onering_serve_generated_tokens_total", Help: "tokens sampled"})
+	c.promptTokens = factory.NewCounter(prometheus.CounterOpts{Name: "onering_serve_prompt_tokens_total", Help: "tokens of prompts that were taken"})
+	c.sampledTokens = factory.NewCounter(prometheus.CounterOpts{Name: "onering_serve_generated_tokens_total", Help: "tokens sampled"})
 	gauge := func(name, help string, value *atomic.Int64) {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) })
 	}
@@ -395,7 +395,7 @@ func (s *Server) registerCounts() {
 // add counts a token, or the end of a response.
 func (c *counts) add(finish string) {
 	if finish == "" {
-		c.tokens.Inc()
+		c.sampledTokens.Inc()
 	} else {
 		c.responses.WithLabelValues(finish).Inc()
 	}

@@ -111,7 +111,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		return err
 	}
 	x.turnCount, x.turnEnded = x.turnCount+1, ended
-	s.prompt.Add(float64(len(ids)))
+	s.promptTokens.Add(float64(len(ids)))
 	seg = x.segments[len(x.segments)-1]
 	seg.text = h.text
 	if err = j.writeResponses(w, r, events, 1); err == nil && c.finish != "" { // "": the client of a stream has gone

@@ -63,7 +63,7 @@ func intFilter(r *run, v Value, a arguments) Value {
 	r.failIf(base != 10, "int of base %d is not supported", base)
 	if s, ok := text(v); ok && len(s) <= maxDigits {
 		s = strings.TrimFunc(s, IsSpace)
-		if strings.Trim(s, "_") == s && !strings.Contains(s, "__") {
+		if strings.Trim(s, "_") == s && !strings.Contains(s, "__") { // as in 1_000
 			s = strings.ReplaceAll(s, "_", "")
 		}
 		if n, ok := new(big.Int).SetString(s, 10); ok {

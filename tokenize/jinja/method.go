@@ -96,7 +96,7 @@ func split(r *run, of Value, a arguments) Value {
 		sep := r.textOr(v[0], "")
 		r.failIf(sep == "", "empty separator")
 		if limit >= 0 {
-			limit++
+			limit++ // SplitN counts parts, Python cuts
 		}
 		return r.texts(of, strings.SplitN(s, sep, limit))
 	}
