@@ -3,6 +3,7 @@ package doctor
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"onering/internal/stat"
 	"onering/train/metrics"
@@ -24,13 +25,15 @@ const (
 	evaluations
 )
 
-// The elements of State.Best.
+// The elements of State.Best; NaN before the first round.
 const (
-	bestReward = iota
-	bestError
-	bestRight
-	bestRightReward
+	bestReward      = iota // the highest reward
+	bestError              // its standard error
+	bestRight              // the highest share of right responses
+	bestRightReward        // the reward of that round
 	bests
+	lowestLoss  = bestReward // of a supervised run in their place: the lowest held-out loss
+	lowestEpoch = bestError  // the epoch with that loss
 )
 
 const (
@@ -51,24 +54,25 @@ const (
 	flatRounds = 3
 	// baseRounds is the number of first rounds that later ones are compared with.
 	baseRounds = 3
-	// surely is the number of standard errors of a change that is not chance.
-	surely = 3
+	// sureErrors is the number of standard errors beyond which a change is not chance.
+	sureErrors = 3
 )
 
-// remember takes the reward, the first rounds' means and the number of fruitless rounds into the state.
+// remember takes a round into the state: the numbers of rounds, of those in a row that taught nothing and of those in a row
+// whose reward is far below the best one's, the best reward, and the means of the first rounds. courseFault reads them.
 func (d *Doctor) remember(r metrics.Record, round *Round) {
 	s := &d.state
 	s.Rounds++
-	s.Flat++
-	if round.Idle < 1 {
-		s.Flat = 0
+	s.FruitlessRounds++
+	if round.IdleShare < 1 {
+		s.FruitlessRounds = 0
 	}
-	if reward, e := r.Float("reward"), groupError(round); e >= 0 {
+	if reward, e := r.Float("reward"), groupError(round); e >= 0 { // NaN of too few responses
 		s.RoundsFallen++
-		if !(s.Best[bestReward]-reward > surely*math.Hypot(e, s.Best[bestError])) {
+		if !(s.Best[bestReward]-reward > sureErrors*math.Hypot(e, s.Best[bestError])) { // also where Best is NaN
 			s.RoundsFallen = 0
 		}
-		if !(reward < s.Best[bestReward]) {
+		if !(reward < s.Best[bestReward]) { // also where Best is NaN
 			s.Best[bestReward], s.Best[bestError] = reward, e
 		}
 	}
@@ -81,8 +85,8 @@ func (d *Doctor) remember(r metrics.Record, round *Round) {
 	}
 }
 
-// groupError returns the standard error of a round's mean reward: the groups vary, and within
-// them the responses.
+// groupError returns the standard error of a round's mean reward: that of the means of groups or that
+// of single responses, whichever is larger, since both vary.
 func groupError(round *Round) float64 {
 	var all []float64
 	sums, counts := make([]float64, len(round.Problems)), make([]float64, len(round.Problems))
@@ -101,37 +105,38 @@ func groupError(round *Round) float64 {
 	return max(stat.StandardError(means), stat.StandardError(all))
 }
 
-// courseFault says what is wrong with how the figures of rounds change; right is the share of right responses.
+// courseFault says what is wrong with how the figures of rounds change; right is the share of right responses. It also
+// notes the round with the most of them.
 //
 // A low entropy alone is no harm: in every run that succeeds it falls, since a policy that knows the answer is
 // certain of it. The harm is that all responses to a problem that is not solved are alike, so that nothing can
 // be learned from it. Rewards are 0 or 1 (but for an objective's penalty on length). Of all problems, the share
-// Idle teaches nothing, since all responses earn the same, and at most the share reward is solved by every
-// response. So at least Idle - reward are failed by every response, and 1 - Idle are learned from.
+// IdleShare teaches nothing, since all responses earn the same, and at most the share reward is solved by every
+// response. So at least IdleShare - reward are failed by every response, and 1 - IdleShare are learned from.
 func (d *Doctor) courseFault(r metrics.Record, round *Round, right float64) *Finding {
 	s, best, rate := &d.state, d.state.Best, d.facts.Settings["optimizer.learning_rate"]
 	reward, entropy := r.Float("reward"), r.Float("entropy")
 	length, truncated := r.Float("response_length/mean"), r.Float("truncated_share")
 	later := s.Rounds > baseRounds
-	// The standard error of the change of right is what chance alone may change.
+	// The standard error of the change of right is what chance alone may change; NaN in the first round.
 	chance := math.Sqrt((best[bestRight]*(1-best[bestRight]) + right*(1-right)) / float64(len(round.Problems)))
 	defer func() { // the cases below compare with the rounds before
-		if !(right < best[bestRight]) {
+		if !(right < best[bestRight]) { // also in the first round, where it is NaN
 			best[bestRight], best[bestRightReward] = right, reward
 		}
 	}()
 	switch {
-	case later && entropy < 0.1*s.First[figureEntropy] && round.Idle-reward > 1-round.Idle:
+	case later && entropy < 0.1*s.First[figureEntropy] && round.IdleShare-reward > 1-round.IdleShare:
 		return newFinding("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, "+
 			"in the first rounds %.2g, and %s of the problems teach nothing at a reward of %.3f. Lower optimizer.learning_rate "+
-			"= %s, or set objective.entropy_bonus", entropy, s.First[figureEntropy], percent(round.Idle), reward, rate)
+			"= %s, or set objective.entropy_bonus", entropy, s.First[figureEntropy], percent(round.IdleShare), reward, rate)
 	case best[bestRight]-right > 2*chance && reward-best[bestRightReward] > 2*groupError(round):
 		return newFinding("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is "+
 			"being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", best[bestRightReward], reward, 100*best[bestRight], 100*right)
 	case s.RoundsFallen > 1 && d.facts.Settings["data.curriculum"] == "": // with a curriculum problems become harder
 		return newFinding("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays "+
 			"there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before",
-			best[bestReward], reward, surely, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
+			best[bestReward], reward, sureErrors, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
 	case later && length > 2*s.First[figureLength] && reward < best[bestReward]:
 		return newFinding("length", "responses have grown long without earning more: %.0f tokens, in the first rounds "+
 			"%.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate",
@@ -143,39 +148,40 @@ func (d *Doctor) courseFault(r metrics.Record, round *Round, right float64) *Fin
 		}
 		return newFinding("cut", "more responses are truncated: %s, in the first rounds %s. Raise %s = %s",
 			percent(truncated), percent(s.First[figureTruncated]), limit, d.facts.Settings[limit])
-	case (s.Flat >= flatRounds || s.Flat == s.Rounds) && s.Flat > 0 && len(s.Said) == 0: // no other cause was named
+	case (s.FruitlessRounds >= flatRounds || s.FruitlessRounds == s.Rounds) && s.FruitlessRounds > 0 && len(s.Said) == 0: // no other cause was named
 		return newFinding("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage "+
 			"that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report",
-			s.Flat, reward, percent(r.Float("frac_reward_zero_std")))
+			s.FruitlessRounds, reward, percent(r.Float("frac_reward_zero_std")))
 	}
 	return nil
 }
 
-// evaluation notes the first evaluation of a run, the mean of its suites, and compares the
-// held-out losses of supervised runs.
+// evaluation looks at the record of an evaluation: it notes the figures of the first one, the means of its
+// suites, in State.Before, and compares the held-out losses of supervised runs.
 func (d *Doctor) evaluation(r metrics.Record) *Finding {
-	b := d.state.Before
+	before := d.state.Before
 	if loss := r.Float("loss"); !math.IsNaN(loss) {
 		return d.heldOutFault(r, loss)
 	}
-	if !math.IsNaN(b[evaluated]) {
+	if !math.IsNaN(before[evaluated]) { // not the first
 		return nil
 	}
-	var sums [3][]float64
+	var bySuite [evaluations][]float64
 	for _, m := range r {
-		for i, end := range []string{"/pass@1", "/truncated_share", "/no_answer_share"} {
-			if v, ok := m.Value.(float64); ok && len(m.Name) > len(end) && m.Name[len(m.Name)-len(end):] == end {
-				sums[i] = append(sums[i], v)
+		for i, end := range [evaluations]string{"/pass@1", "/truncated_share", "/no_answer_share"} {
+			if v, ok := m.Value.(float64); ok && len(m.Name) > len(end) && strings.HasSuffix(m.Name, end) {
+				bySuite[i] = append(bySuite[i], v)
 			}
 		}
 	}
-	for i, x := range sums {
-		b[i] = stat.Mean(x)
+	for i, x := range bySuite {
+		before[i] = stat.Mean(x)
 	}
 	return nil
 }
 
-// stepFault returns what the record of an optimizer step shows: a loss that jumps and, in a supervised run, more.
+// stepFault returns what the record of an optimizer step shows: a loss that jumps away from those before and, in a
+// supervised run, more. It adds the loss to the state.
 func (d *Doctor) stepFault(r metrics.Record) *Finding {
 	s := &d.state
 	loss := r.Float("loss")
@@ -188,7 +194,7 @@ func (d *Doctor) stepFault(r metrics.Record) *Finding {
 		}
 	}
 	var f *Finding
-	if len(s.Losses) >= lossWindow/4 {
+	if len(s.Losses) >= lossWindow/4 { // enough for a median
 		middle, deviation, largest := medianDeviation(s.Losses)
 		if off := math.Abs(loss - middle); deviation > 0 && off > lossSpread*deviation && off > lossRecord*largest {
 			f = newFinding("loss-jump", "the loss has jumped: it is %.3g at step %v, %.0f deviations from the median %.3g of "+
@@ -207,7 +213,8 @@ func (d *Doctor) stepFault(r metrics.Record) *Finding {
 const earlySteps = 4
 
 // supervisedFault finds a loss that rises, that of responses known by heart, and one that shows that
-// nothing is learned but how often tokens occur.
+// nothing is learned but how often tokens occur. It compares the losses of the first steps with
+// those of the newest; loss is that of this step.
 func (d *Doctor) supervisedFault(r metrics.Record, loss float64) *Finding {
 	s, f := &d.state, &d.facts
 	if len(s.Early) < earlySteps {
@@ -217,17 +224,17 @@ func (d *Doctor) supervisedFault(r metrics.Record, loss float64) *Finding {
 	newest := append(slices.Clone(s.Losses[max(0, len(s.Losses)-2*earlySteps+1):]), loss)
 	first, last := slices.Min(s.Early), slices.Min(newest[max(0, len(newest)-earlySteps):])
 	step, rate := r.Float("step"), f.number("optimizer.learning_rate")
-	often := f.Frequency > 0 && len(newest) == 2*earlySteps // the loss can be compared with that of knowing frequencies alone
+	comparable := f.Frequency > 0 && len(newest) == 2*earlySteps // with the loss of knowing frequencies alone
 	middle := median(newest)
 	switch {
-	case last > 1.5*first+1, often && slices.Min(newest) > max(f.Frequency, 1.1*first+0.1):
+	case last > 1.5*first+1, comparable && slices.Min(newest) > max(f.Frequency, 1.1*first+0.1):
 		return newFinding("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %g",
 			first, loss, r.Get("step"), rate).times(f, "optimizer.learning_rate", 0.1)
-	case !often:
+	case !comparable: // the cases below need the comparison
 	case middle < 0.02*f.Frequency && r.Float("epoch") >= 20 && f.Settings["data.eval"] == "" && f.Settings["data.held_out"] == "0":
 		return newFinding("epochs", "the demonstrations are learned by heart: after %.0f passes over them the loss is %.2g. Lower train.epochs "+
 			"(--epochs) = %s, and see by data.held_out = 0.1 (--held-out) what the model makes of others", r.Float("epoch"), middle, f.Settings["train.epochs"])
-	case int(step) < max(f.Steps, 4*earlySteps) || first < f.Frequency || middle < 0.85*f.Frequency:
+	case int(step) < max(f.Steps, 4*earlySteps) || first < f.Frequency || middle < 0.85*f.Frequency: // not over yet, or more was learned
 	case rate*step > f.Weight && (f.Settings["lora.on"] != "true" || rate*step > 10*f.Weight): // an adapter's rate is ten times as high
 		return newFinding("rate-high", "the model has learned no more than how often each token occurs, for which the loss is %.3g: it is %.3g after "+
 			"%.0f steps. The steps were too large. Lower optimizer.learning_rate (--lr) = %g", f.Frequency, middle, step, rate).times(f, "optimizer.learning_rate", 0.1)
@@ -238,19 +245,19 @@ func (d *Doctor) supervisedFault(r metrics.Record, loss float64) *Finding {
 	return nil
 }
 
-// heldOutFault compares a held-out loss with the first one and with the lowest, which the state has
-// with its epoch as that of the best round.
+// heldOutFault compares a held-out loss with the first one and with the lowest, and notes it where it
+// is one of these.
 func (d *Doctor) heldOutFault(r metrics.Record, loss float64) *Finding {
-	before, lowest := d.state.Before, d.state.Best
+	before, best := d.state.Before, d.state.Best
 	step, rate := r.Float("step"), d.facts.Settings["optimizer.learning_rate"]
 	learned := stat.Mean(d.state.Losses[max(0, len(d.state.Losses)-earlySteps):])
-	switch first, best := before[evaluated], lowest[bestReward]; {
+	switch first, lowest := before[evaluated], best[lowestLoss]; {
 	case math.IsNaN(first):
 		before[evaluated] = loss
-	case loss > 1.1*best+0.05 && learned < best/2:
+	case loss > 1.1*lowest+0.05 && learned < lowest/2:
 		return newFinding("epochs", "the demonstrations are learned by heart: the held-out loss rose from %.3g to %.3g by step %.0f, while "+
-			"that of the steps fell to %.2g. Lower train.epochs (--epochs) = %s", best, loss, step, learned, d.facts.Settings["train.epochs"]).
-			With("train.epochs", max(1, math.Ceil(lowest[bestError])))
+			"that of the steps fell to %.2g. Lower train.epochs (--epochs) = %s", lowest, loss, step, learned, d.facts.Settings["train.epochs"]).
+			With("train.epochs", max(1, math.Ceil(best[lowestEpoch])))
 	case loss > 1.5*first+1, int(step) == d.facts.Steps && loss > 1.2*first+0.05:
 		return newFinding("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. "+
 			"Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate).times(&d.facts, "optimizer.learning_rate", 0.1)
@@ -258,8 +265,8 @@ func (d *Doctor) heldOutFault(r metrics.Record, loss float64) *Finding {
 		return newFinding("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f "+
 			"steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate).times(&d.facts, "optimizer.learning_rate", 10)
 	}
-	if !(loss >= lowest[bestReward]) {
-		lowest[bestReward], lowest[bestError] = loss, r.Float("epoch")
+	if !(loss >= best[lowestLoss]) { // also the first, where it is NaN
+		best[lowestLoss], best[lowestEpoch] = loss, r.Float("epoch")
 	}
 	return nil
 }
@@ -272,7 +279,7 @@ func medianDeviation(x []float64) (middle, deviation, largest float64) {
 	for i, v := range x {
 		distances[i] = math.Abs(v - middle)
 	}
-	return middle, 1.4826 * median(distances), slices.Max(distances)
+	return middle, 1.4826 * median(distances), slices.Max(distances) // 1.4826: of normally distributed numbers
 }
 
 func median(x []float64) float64 {

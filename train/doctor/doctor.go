@@ -77,16 +77,16 @@ type Facts struct {
 	// Frequency is the loss of a supervised model that knows nothing but how often each token
 	// is learned; 0 if it is unknown.
 	Frequency float64
-	// Bare says that the tokenizer has a chat template which the prompts do not use.
-	Bare bool
-	// Extract is where the reward looks for answers, "" if it looks for none, and Judges says
-	// that it compares answers.
-	Extract string
-	Judges  bool
+	// ChatTemplateUnused says that the tokenizer has a chat template which the prompts do not use.
+	ChatTemplateUnused bool
+	// Extract is where the reward looks for answers, "" if it looks for none, and ComparesAnswers
+	// says that it compares answers.
+	Extract         string
+	ComparesAnswers bool
 	// Weights are those of the parts that the reward adds, by name.
 	Weights map[string]float64
-	// Usual has the objective's settings as they are by default, by section and key.
-	Usual map[string]string
+	// Defaults has the objective's settings as they are by default, by section and key.
+	Defaults map[string]string
 	// Steps is the number of optimizer steps of the run, 0 if it is unknown.
 	Steps int
 	// Neighbor returns the answers of the row that is so many rows behind a problem's; nil if there is none.
@@ -109,7 +109,7 @@ type Round struct {
 	Problems  []data.Problem
 	Responses []Response
 	Steps     []metrics.Record // of the optimizer steps of the round
-	Idle      float64          // share of the problems from which no step learned anything
+	IdleShare float64          // share of the problems from which no step learned anything
 }
 
 // A Response is a response of a round.
@@ -127,7 +127,7 @@ type Response struct {
 	OutOfTurns       bool    // environment.max_turns truncated it, and not the limit of tokens
 	Stopped          bool    // a stop text of the settings ended it
 	EndsAt           string  // the token that ended it, if that is not a special one
-	Passed           string  // the special token that it went on after, if there is one
+	WentOnAfter      string  // the special token that it went on after, if there is one
 	LogProb, Entropy float64 // sums over its tokens
 }
 
@@ -139,15 +139,15 @@ type Doctor struct {
 
 // A State is what a Doctor remembers; checkpoints hold it.
 type State struct {
-	Losses       metrics.Exact `json:"losses"` // of the newest steps
-	Early        metrics.Exact `json:"early"`  // losses of the first steps of a supervised run
-	Flat         int           `json:"flat"`   // number of rounds in a row that taught nothing
-	Rounds       int           `json:"rounds"` // number of rounds seen
-	First        metrics.Exact `json:"first"`  // means over the first rounds, by figure
-	Best         metrics.Exact `json:"best"`   // the best round's reward and right share, the newest one's, each with its standard error
-	RoundsFallen int           `json:"fallen"` // number of rounds in a row that were far below the best
-	Before       metrics.Exact `json:"before"` // figures of the first evaluation
-	Said         []string      `json:"said"`   // causes that were named
+	Losses          metrics.Exact `json:"losses"` // of the newest steps
+	Early           metrics.Exact `json:"early"`  // losses of the first steps of a supervised run
+	FruitlessRounds int           `json:"flat"`   // number of rounds in a row that taught nothing
+	Rounds          int           `json:"rounds"` // number of rounds seen
+	First           metrics.Exact `json:"first"`  // means over the first rounds, by figure
+	Best            metrics.Exact `json:"best"`   // the best round's reward and right share, the newest one's, each with its standard error
+	RoundsFallen    int           `json:"fallen"` // number of rounds in a row that were far below the best
+	Before          metrics.Exact `json:"before"` // figures of the first evaluation
+	Said            []string      `json:"said"`   // causes that were named
 
 	Warned  metrics.Exact `json:"warned,omitempty"`  // of checkpoints of earlier versions
 	Failing bool          `json:"failing,omitempty"` // of checkpoints of earlier versions
@@ -183,16 +183,16 @@ func (d *Doctor) State() *State {
 	return &s
 }
 
-// Restore makes the Doctor remember s, the state in a checkpoint.
+// Restore makes the Doctor remember a copy of s, the state in a checkpoint; it refuses one that no Doctor has written.
 func (d *Doctor) Restore(s *State) error {
 	switch {
 	case s == nil:
 		return errors.New("it has no state of the warnings")
-	case len(s.First) > figures || len(s.Best) > bests || len(s.Before) > evaluations || len(s.Losses) > lossWindow || s.Flat < 0 || s.Rounds < 0:
+	case len(s.First) > figures || len(s.Best) > bests || len(s.Before) > evaluations || len(s.Losses) > lossWindow || s.FruitlessRounds < 0 || s.Rounds < 0:
 		return fmt.Errorf("the state of the warnings has %d, %d and %d figures, %d rounds", len(s.Losses), len(s.First), len(s.Best), s.Rounds)
 	}
 	d.state = *s
-	d.state = *d.State()
+	d.state = *d.State() // a copy
 	d.state.Warned, d.state.Failing = nil, false
 	d.state.fill()
 	return nil
@@ -238,18 +238,18 @@ const readRounds = 2
 // leastGraded is the least number of graded responses whose shares say something.
 const leastGraded = 16
 
-// roundFault returns the first fault of a round: of what was sampled and earned, of the steps, or of the course
-// of the run. After a fall of the reward what is sampled is a consequence.
+// roundFault takes a round into the state, and returns its first fault: of what was sampled and earned, of the steps, or of
+// the course of the run. After a fall of the reward what is sampled is a consequence, so it is not looked at.
 func (d *Doctor) roundFault(r metrics.Record, round *Round) (f *Finding) {
 	d.remember(r, round)
 	right := r.Float("right_share")
-	faults := (d.state.Rounds <= readRounds || d.state.Flat > 0) && d.state.RoundsFallen == 0 // whether to look for those of the responses
-	if faults || !d.facts.Judges {
+	read := (d.state.Rounds <= readRounds || d.state.FruitlessRounds > 0) && d.state.RoundsFallen == 0 // the responses for faults
+	if read || !d.facts.ComparesAnswers {
 		p := d.figuresOf(r, round)
-		if p.answersKnown && len(p.graded) > 0 {
+		if p.answersKnown && len(p.graded) > 0 { // else only the reward's verdict is known
 			right = p.right
 		}
-		if faults {
+		if read {
 			f = p.fault()
 		}
 	}
@@ -260,14 +260,14 @@ func (d *Doctor) roundFault(r metrics.Record, round *Round) (f *Finding) {
 	return cmp.Or(f, course)
 }
 
-// fault returns the first fault of what was sampled and earned.
+// fault returns the first fault of what was sampled and earned; nil if there is none, or if too few responses have a grade.
 func (p *reading) fault() (f *Finding) {
 	failed := p.record.Float("environment/failed_share")
 	switch {
 	case failed > 0.5:
 		return newFinding("environment", "the environment fails in %s of the episodes, which have no grade; most often: "+
 			"%v. Look at the environment's program and its settings in [environment]", percent(failed), p.record.Get("environment/reason"))
-	case p.skipped > 0.2 && !(failed > 0):
+	case p.skipped > 0.2 && !(failed > 0): // failed is NaN without an environment
 		return newFinding("skipped", "%s of the responses have no grade, since the reward skipped them: nothing is learned "+
 			"from these. Have the reward grade every response", percent(p.skipped))
 	case len(p.graded) < leastGraded:

@@ -29,7 +29,7 @@ func healthy() *patient {
 			"optimizer.learning_rate": "0.0004", "optimizer.eps": "1e-08", "optimizer.max_grad_norm": "1", "train.epochs": "1", "objective.clip_low": "0.2",
 			"eval.max_new_tokens": "0", "reward.name": "math",
 		},
-		Neighbor: func(data.Problem, int) []string { return nil }, Vocabulary: 32, Parameters: 1 << 16, Weight: 0.1, Extract: "boxed", Judges: true, Steps: 32, Usual: map[string]string{"objective.clip_low": "0.2"},
+		Neighbor: func(data.Problem, int) []string { return nil }, Vocabulary: 32, Parameters: 1 << 16, Weight: 0.1, Extract: "boxed", ComparesAnswers: true, Steps: 32, Defaults: map[string]string{"objective.clip_low": "0.2"},
 	}}
 	for i := range 16 {
 		text, answer := fmt.Sprintf("%d+%d=", 100+i, 200+3*i), fmt.Sprint(300+4*i)
@@ -71,7 +71,7 @@ func (p *patient) set(pairs ...string) *patient {
 
 // rewards replaces the rewards by those of a program.
 func (p *patient) rewards(value func(i int, x *Response) float64) *patient {
-	p.facts.Judges, p.facts.Extract = false, ""
+	p.facts.ComparesAnswers, p.facts.Extract = false, ""
 	return p.each(func(i int, x *Response) { x.Answer, x.Value, x.Right = "", value(i, x), false })
 }
 
@@ -102,7 +102,7 @@ func (p *patient) look() []Finding {
 			unanswered++
 		}
 	}
-	if unanswered /= float64(len(p.round.Responses)); !p.facts.Judges {
+	if unanswered /= float64(len(p.round.Responses)); !p.facts.ComparesAnswers {
 		unanswered = math.NaN()
 	}
 	record := append(p.record, metrics.Record{}.With("kind", "round").With("reward", 0.2).With("reward_std", 0.4).With("right_share", 0.2).
@@ -140,8 +140,8 @@ func TestCauses(t *testing.T) {
 		{"skipped", "skipped", "50 % of the responses have no grade", healthy().each(func(i int, x *Response) { x.Skipped = i%2 == 0 })},
 		{"hot", "hot", "rollout.temperature = 1", healthy().set("rollout.temperature", "4").each(func(_ int, x *Response) { x.Entropy = 2.5 * float64(x.Tokens) })},
 		{"random weights", "untrained", "3.20 nats a token", healthy().each(func(_ int, x *Response) { x.Entropy, x.LogProb = 3.2*float64(x.Tokens), -3.2*float64(x.Tokens) })},
-		{"bare prompts", "template", `model.template = "chat"`, func() *patient { p := healthy().each(wrong); p.facts.Bare = true; return p }()},
-		{"another end", "no-end", "at the token <eos>", healthy().each(func(i int, x *Response) { x.Truncated, x.Passed = i%8 > 0, "<eos>" })},
+		{"bare prompts", "template", `model.template = "chat"`, func() *patient { p := healthy().each(wrong); p.facts.ChatTemplateUnused = true; return p }()},
+		{"another end", "no-end", "at the token <eos>", healthy().each(func(i int, x *Response) { x.Truncated, x.WentOnAfter = i%8 > 0, "<eos>" })},
 		{"an end that is none", "no-end", `end at "="`, healthy().each(wrong).each(func(_ int, x *Response) { x.EndsAt = "=" })},
 		{"some out of turns", "", "", healthy().each(func(i int, x *Response) { x.Truncated, x.OutOfTurns = i%4 == 0, i%4 == 0 })},
 		{"out of turns", "turns", "Raise environment.max_turns", healthy().each(func(i int, x *Response) { x.Truncated, x.OutOfTurns = i%8 > 1, i%8 > 1 })},
@@ -412,7 +412,7 @@ func TestCourse(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			round := Round{Problems: p.round.Problems, Steps: p.round.Steps, Idle: x.idle}
+			round := Round{Problems: p.round.Problems, Steps: p.round.Steps, IdleShare: x.idle}
 			for _, r := range p.round.Responses {
 				r.Value *= x.reward / 0.2
 				round.Responses = append(round.Responses, r)

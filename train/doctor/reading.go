@@ -76,10 +76,10 @@ func (d *Doctor) figuresOf(r metrics.Record, round *Round) *reading {
 		p.entropy += x.Entropy
 		p.surprise -= x.LogProb
 		hidden = append(hidden, x.Entropy+x.LogProb)
-		if x.Passed+x.EndsAt != "" {
-			p.token = x.Passed + x.EndsAt
+		if x.WentOnAfter+x.EndsAt != "" {
+			p.token = x.WentOnAfter + x.EndsAt
 		}
-		p.wentOn += count(x.Passed != "")
+		p.wentOn += count(x.WentOnAfter != "")
 		p.endedEarly += count(x.EndsAt != "")
 		p.truncated += count(x.Truncated && !x.OutOfTurns)
 		p.outOfTurns += count(x.OutOfTurns)
@@ -87,7 +87,7 @@ func (d *Doctor) figuresOf(r metrics.Record, round *Round) *reading {
 		if x.Skipped {
 			continue
 		}
-		x.right = x.Judged && x.Right && (p.Judges || !p.answersKnown)
+		x.right = x.Judged && x.Right && (p.ComparesAnswers || !p.answersKnown)
 		if p.answersKnown {
 			v := anywhere.VerifyAny(round.Problems[x.Problem].Answers, x.Text)
 			x.found, x.right = v.Answer, v.Correct && !x.Truncated || x.right

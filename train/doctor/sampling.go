@@ -22,7 +22,7 @@ func (p *reading) samplingFault() *Finding {
 	case random > 0.6:
 		return newFinding("untrained", "the model writes random tokens: the entropy is %.2f nats a token, near the %.2f "+
 			"of a uniform draw. Train it by onering sft first, or set model.path to a trained model", p.entropy, uniform)
-	case p.Bare && p.right < 0.05 && (p.unanswered > 0.3 || p.commonestText > 0.5 || p.truncated > 0.3):
+	case p.ChatTemplateUnused && p.right < 0.05 && (p.unanswered > 0.3 || p.commonestText > 0.5 || p.truncated > 0.3):
 		return newFinding("template", "prompts lack the chat template that the model's tokenizer has, and %s of the "+
 			"responses are right (the prompts' template is %q): set model.template = \"chat\"", percent(p.right), p.Settings["model.template"]).
 			With("model.template", "chat")

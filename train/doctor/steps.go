@@ -10,7 +10,8 @@ import (
 	"onering/train/metrics"
 )
 
-// settingsFaults finds what is wrong with the settings, before any step: warm-up, learning rate and weight decay.
+// settingsFaults finds what is wrong with the settings, before any step: warm-up, learning rate and weight decay. A
+// setting that the run does not have is NaN, which meets no condition.
 func (f *Facts) settingsFaults() (list []Finding) {
 	rate, decay, warmup := f.number("optimizer.learning_rate"), f.number("optimizer.weight_decay"), f.number("optimizer.warmup")
 	if warmup >= 1 && warmup > float64(f.Steps)/2 && f.Steps > 1 || warmup > 0.5 && warmup < 1 {
@@ -23,9 +24,9 @@ func (f *Facts) settingsFaults() (list []Finding) {
 			"their typical size is %.2g, so the first steps destroy what the model knows. Lower optimizer.learning_rate (--lr)", rate, f.Weight).
 			With("optimizer.learning_rate", fmt.Sprintf("%.0e", f.Weight/100)))
 	}
-	if whole := rate * float64(f.Steps); f.Steps >= 8 && rate > 0 && whole < 1e-6 {
+	if inAll := rate * float64(f.Steps); f.Steps >= 8 && rate > 0 && inAll < 1e-6 {
 		list = append(list, *newFinding("rate-low", "nothing will be learned: all %d steps change a weight by about %.1g. Raise "+
-			"optimizer.learning_rate (--lr) = %g", f.Steps, whole, rate).times(f, "optimizer.learning_rate", 10))
+			"optimizer.learning_rate (--lr) = %g", f.Steps, inAll, rate).times(f, "optimizer.learning_rate", 10))
 	}
 	if shrink := rate * decay; decay >= 1 && shrink > 0.002 && f.Settings["lora.on"] != "true" && shrink*float64(f.Steps) > 0.2 {
 		list = append(list, *newFinding("decay", "weight decay shrinks the weights by %.2g %% in each step (optimizer.weight_decay "+
@@ -45,13 +46,13 @@ func (d *Doctor) stepsFault(record metrics.Record, steps []metrics.Record) *Find
 		return stat.Finite(x)
 	}
 	f := &d.facts
-	most, first, cut := 0.0, 0.0, 0.0 // the largest change of log-probs in all passes and in the first, and the share clipped
+	most, mostFirst, clippedShare := 0.0, 0.0, 0.0 // most: the largest change of log-probs in all passes
 	epochs, moved := f.number("train.epochs"), column("delta/std")
 	if len(moved) > 0 {
-		most, first = slices.Max(moved), slices.Max(moved[:max(1, len(moved)/int(max(1, epochs)))])
+		most, mostFirst = slices.Max(moved), slices.Max(moved[:max(1, len(moved)/int(max(1, epochs)))])
 	}
 	if clipped := column("clipped"); len(clipped) > 1 {
-		cut = stat.Mean(clipped[1:])
+		clippedShare = stat.Mean(clipped[1:]) // in the first step no ratio has left 1
 	}
 	kl, entropy, clip := stat.Mean(column("term_share/kl")), stat.Mean(column("term_share/entropy")), f.narrowClip()
 	switch {
@@ -66,25 +67,26 @@ func (d *Doctor) stepsFault(record metrics.Record, steps []metrics.Record) *Find
 		return newFinding("entropy", "the entropy bonus overrules the reward: %s of the gradient are for the entropy "+
 			"(objective.entropy_bonus = %s). Lower objective.entropy_bonus", percent(entropy), f.Settings["objective.entropy_bonus"]).
 			times(f, "objective.entropy_bonus", 0.1)
-	case most > 2.5 && epochs > 1 && most > 2*first:
+	case most > 2.5 && epochs > 1 && most > 2*mostFirst:
 		return newFinding("stale", "the %.0f passes over one round's responses move the policy too far: the log-ratio of "+
-			"a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, first).
+			"a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, mostFirst).
 			With("train.epochs", 1)
 	case most > 2.5:
 		return newFinding("rate-high", "the steps are too large and destroy the policy: within a round the log-ratio of "+
 			"a token deviates by %.2g nats. Lower optimizer.learning_rate = %s", most, f.Settings["optimizer.learning_rate"]).
 			times(f, "optimizer.learning_rate", 0.1)
-	case cut > 0.3 && clip != "":
+	case clippedShare > 0.3 && clip != "":
 		return newFinding("clip", "the clip of the ratio cuts %s of the tokens after a round's first step: %s, although "+
-			"the log-ratio of a token deviates by no more than %.2g. Widen the clip", percent(cut), clip, most)
+			"the log-ratio of a token deviates by no more than %.2g. Widen the clip", percent(clippedShare), clip, most)
 	}
-	if d.state.Rounds > 3 || len(moved) > 1 && most > 1e-3 {
+	if d.state.Rounds > 3 || len(moved) > 1 && most > 1e-3 { // later rounds may well stand still, and these move
 		return nil
 	}
 	return f.whyUnmoved(record, len(moved) > 1, most, stat.Mean(column("grad_norm")), stat.Mean(column("learning_rate")))
 }
 
-// Right says what looks wrong in the first steps of a run and is right, "" if nothing does.
+// Right returns a line for beginners that says that a first loss of 0 is right, if the first of steps has one;
+// else "".
 func Right(steps []metrics.Record) string {
 	if len(steps) == 0 || !(math.Abs(steps[0].Float("loss")) < 1e-6 && steps[0].Float("grad_norm") > 0) {
 		return ""
@@ -96,7 +98,7 @@ func Right(steps []metrics.Record) string {
 // narrowClip names a clip that is far below the objective's default; "" if there is none.
 func (f *Facts) narrowClip() string {
 	for _, key := range []string{"objective.clip_low", "objective.clip_high", "objective.clip"} {
-		usual, _ := strconv.ParseFloat(f.Usual[key], 64)
+		usual, _ := strconv.ParseFloat(f.Defaults[key], 64)
 		if x := f.number(key); x > 0 && x < usual/20 {
 			return fmt.Sprintf("%s = %g, by default %g", key, x, usual)
 		}
@@ -104,27 +106,28 @@ func (f *Facts) narrowClip() string {
 	return ""
 }
 
-// whyUnmoved says why steps change nothing. measured says that the log-probs of tokens have changed by most nats;
-// otherwise the size of the steps tells. norm is that of the gradients, and step the mean learning rate.
+// whyUnmoved says why steps change nothing: a learning rate that is too low, or gradients so small that optimizer.eps
+// swallows them. measured says that the log-probs of tokens have changed by most nats; otherwise the size of the steps
+// tells. norm is that of the gradients, and step the mean learning rate. Without gradients or in a warm-up it returns nil.
 func (f *Facts) whyUnmoved(record metrics.Record, measured bool, most, norm, step float64) *Finding {
-	rate, held, eps := f.number("optimizer.learning_rate"), norm, f.number("optimizer.eps")
-	whole := rate * float64(f.Steps) / f.Weight
+	rate, eps := f.number("optimizer.learning_rate"), f.number("optimizer.eps")
+	inAll := rate * float64(f.Steps) / f.Weight
 	text := fmt.Sprintf("the policy hardly moves: within a round the log-prob of a token changes by %.1g", most)
 	if !measured {
-		text = fmt.Sprintf("the weights hardly move: all %d steps change them by at most %.1g of their size", f.Steps, whole)
+		text = fmt.Sprintf("the weights hardly move: all %d steps change them by at most %.1g of their size", f.Steps, inAll)
 	}
-	if !(norm > 0) || !(step > rate/2) || !measured && !(whole < 1e-5 && eps > 0) {
+	if !(norm > 0) || !(step > rate/2) || !measured && !(inAll < 1e-5 && eps > 0) {
 		return nil
 	}
-	limit := f.number("optimizer.max_grad_norm")
+	limit, clipped := f.number("optimizer.max_grad_norm"), norm // the norm after clipping
 	if limit > 0 {
-		held = min(norm, limit)
+		clipped = min(norm, limit)
 	}
-	element := held / math.Sqrt(float64(max(1, f.Parameters)))
+	element := clipped / math.Sqrt(float64(max(1, f.Parameters)))
 	switch {
 	case !(element < 10*eps):
 		return newFinding("rate-low", "%s. Raise optimizer.learning_rate = %g", text, rate).times(f, "optimizer.learning_rate", 10)
-	case held < norm/100:
+	case clipped < norm/100:
 		return newFinding("small-scale", "%s: optimizer.max_grad_norm = %g scales a gradient of norm %.2g down until "+
 			"optimizer.eps swallows it. Raise optimizer.max_grad_norm", text, limit, norm)
 	case eps > 1e-5:

@@ -17,25 +17,27 @@ func (t *trainer) Save(s *rundir.Snapshot) error {
 	s.State.Order = t.roller.problems.State()
 	s.State.Settings = maps.Clone(s.State.Settings)
 	s.State.Settings[roundsKey] = strconv.Itoa(t.Config.Train.Rounds)
-	s.State.ScheduleSince, s.State.ScheduleDone = t.learner.clock.since, t.learner.clock.share
+	s.State.ScheduleSince, s.State.ScheduleDone = t.learner.clock.changedAt, t.learner.clock.doneThen
 	if s.State.Inside {
 		s.Round = t.round.state()
 	}
 	return t.learner.saveTo(s)
 }
 
-// restoredRound returns the round that a checkpoint lies in.
+// restoredRound returns the unfinished round that a checkpoint lies in, or an error if it does not fit the present
+// settings. Its problems and batches are not saved: they follow from the seed and the round again.
 func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 	c, s, dir, n := t.Config.Rollout, from.Round, from.Dir, from.State.Round
+	// Behind the responses there may be earlier segments of episodes, and nothing else.
 	if want := c.PromptsPerRound * c.SamplesPerPrompt; len(s.Rollouts) < want || len(s.Rollouts) > want && !s.Rollouts[want].Part {
 		return nil, fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)
 	}
-	if want := c.PromptsPerRound; t.Config.sampled() > c.SamplesPerPrompt && len(s.Greedy) != want {
+	if want := c.PromptsPerRound; t.Config.samplesPerPrompt() > c.SamplesPerPrompt && len(s.Greedy) != want {
 		return nil, fmt.Errorf("train: resume: %s holds %d greedy rollouts, the run has %d a round", dir, len(s.Greedy), want)
 	}
 	r := roundOf(s, c.OldLogProb == "rescore")
 	if objectives.NeedsOf(t.Config.Objective.Settings).Reference && slices.ContainsFunc(r.trajectories,
-		func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) {
+		func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) { // the objective had no reference then
 		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: "+
 			"objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, n+1)
 	}
@@ -43,7 +45,7 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored with other teachers: streams can "+
 			"get or lose one only between two rounds; set them back, or remove this checkpoint to resume from the one before", dir, n+1)
 	}
-	r.problems, r.batches = t.roller.problems.Round(n), t.roller.batches(n, r.kept)
+	r.problems, r.batches = t.roller.problems.Round(n), t.roller.batches(n, r.trained)
 	r.setRoles(t.Config.Data.Role)
 	if len(s.Steps) > len(r.batches) {
 		return nil, fmt.Errorf("train: resume: %s says that %d of the round's %d steps are done", dir, len(s.Steps), len(r.batches))
@@ -55,7 +57,8 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 // may be written in the background.
 func (r *round) state() *rundir.Round {
 	s := &rundir.Round{
-		Updates: slices.Clone(r.updates), Kept: r.kept, Groups: r.groups, Flat: r.flat, Gap: r.gap, Steps: r.steps[:len(r.steps):len(r.steps)],
+		Updates: slices.Clone(r.updates), // later steps replace its elements
+		Kept:    r.trained, Groups: r.groups, Flat: r.equalGroups, Gap: r.gap, Steps: r.steps[:len(r.steps):len(r.steps)],
 		Stats: r.stats,
 	}
 	for i := range r.rollouts {
@@ -65,7 +68,7 @@ func (r *round) state() *rundir.Round {
 			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
 			Truncated: y.Truncated, Degenerate: y.Degenerate,
 		}
-		if r.rescored {
+		if r.rescored { // else they are the rollout's, see roundOf
 			learned.OldLogProb = y.OldLogProb
 		}
 		s.Trajectories = append(s.Trajectories, learned)
@@ -80,38 +83,37 @@ func (r *round) state() *rundir.Round {
 func (r *rollout) state() rundir.Rollout {
 	return rundir.Rollout{
 		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy, Kept: r.Kept,
-		Observed: r.Observed, Earned: r.Earned, Failed: r.Failed, Part: r.Part, Teachers: r.Teachers,
+		Observed: r.Observed, Earned: r.TurnRewards, Failed: r.Failed, Part: r.EarlierSegment, Teachers: r.Teachers,
 		Text: r.Text, Truncated: r.Truncated, Reward: r.Score.Value, Components: r.Score.Components, Log: r.Score.Log,
 		Verdict: rundir.Verdict{Answer: r.Score.Answer, Reason: r.Score.Reason, Right: string(r.Score.Verdict), Status: string(r.Score.Status), Skip: r.Score.Skip},
 	}
 }
 
-// rolloutOf returns the rollout that state was called on.
+// rolloutOf is the inverse of rollout.state.
 func rolloutOf(x rundir.Rollout) rollout {
 	if x.Verdict.Status == "ok" { // for checkpoints from before package reward
 		x.Verdict.Status = string(reward.OK)
 	}
 	return rollout{
-		Problem: x.Problem, Sample: x.Sample, Part: x.Part, Teachers: x.Teachers,
+		Problem: x.Problem, Sample: x.Sample, EarlierSegment: x.Part, Teachers: x.Teachers,
 		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb,
-			Entropy: x.Entropy, Kept: x.Kept, Observed: x.Observed, Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
+			Entropy: x.Entropy, Kept: x.Kept, Observed: x.Observed, TurnRewards: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 				Value: x.Reward, Components: x.Components, Log: x.Log,
 				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
 			}},
 	}
 }
 
-// roundOf returns the round that state was called on, except its problems and
-// batches.
+// roundOf is the inverse of round.state, but for the problems and batches, which it leaves empty.
 func roundOf(s *rundir.Round, rescored bool) *round {
 	r := &round{
-		updates: slices.Clone(s.Updates), kept: s.Kept, groups: s.Groups, flat: s.Flat, gap: s.Gap, rescored: rescored, steps: s.Steps,
+		updates: slices.Clone(s.Updates), trained: s.Kept, groups: s.Groups, equalGroups: s.Flat, gap: s.Gap, rescored: rescored, steps: s.Steps,
 		stats: s.Stats,
 	}
 	for i, x := range s.Rollouts {
 		r.rollouts = append(r.rollouts, rolloutOf(x))
 		y := s.Trajectories[i]
-		if y.OldLogProb == nil {
+		if y.OldLogProb == nil { // not rescored: the sampler's
 			y.OldLogProb = x.LogProb
 		}
 		r.trajectories = append(r.trajectories, objectives.Trajectory{

@@ -56,8 +56,8 @@ func TestRoundIsKept(t *testing.T) {
 			rollouts: make([]rollout, 3), greedy: make([]rollout, 2), trajectories: make([]objectives.Trajectory, 3), updates: make([]rundir.Update, 3), rescored: rescored,
 		}
 		made(&was.groups)
-		made(&was.flat)
-		made(&was.kept)
+		made(&was.equalGroups)
+		made(&was.trained)
 		made(&was.gap)
 		made(&was.stats)
 		was.steps = []metrics.Record{metrics.Record{}.With("step", 1).With("loss", math.Pi)}

@@ -56,11 +56,11 @@ func (TrainFiles) Wanted() string {
 	return `a file in quotes, or a list of files and tables such as ["a.jsonl", {path = "b.parquet", weight = 0.3}]`
 }
 
-// UnmarshalTOML takes a text, a table, or a list of both.
+// UnmarshalTOML takes a text, a table, or a list of both. A stated weight of 0 is an error, since 0 stands for none.
 func (f *TrainFiles) UnmarshalTOML(value any) error {
 	files, stated, err := fileTables.Read(value, f.Wanted())
 	for i, file := range files {
-		if file.Weight == 0 && slices.Contains(stated[i], "weight") { // 0 stands for none
+		if file.Weight == 0 && slices.Contains(stated[i], "weight") {
 			return fmt.Errorf("%q: its weight 0 must be a finite number above 0: leave the file out, or its weight", file.Path)
 		}
 	}
@@ -79,11 +79,12 @@ func (f TrainFiles) MarshalTOML() ([]byte, error) {
 	return []byte("[" + strings.Join(texts, ", ") + "]"), err
 }
 
-// Validate reports impossible values as joined *settings.Errors of the key.
+// Validate reports impossible values as joined *settings.Errors of the key, which is that of the
+// whole list.
 func (f TrainFiles) Validate(key string) error {
 	var errs settings.Errors
 	errs.Want(key, "", len(f) > 0, "name the file of training problems")
-	sum, weighted := 0.0, 0
+	sum, weighted := 0.0, 0 // of the weights, and how many files have one
 	named := map[string]bool{}
 	for _, file := range f {
 		errs.Want(key, file.Path, strings.TrimSpace(file.Path) != "", "name the file of training problems")
@@ -104,13 +105,14 @@ func (f TrainFiles) Validate(key string) error {
 			sum, weighted = sum+file.Weight, weighted+1
 		}
 	}
+	// If each file has a weight, their sum does not matter.
 	errs.Want(key, f.String(), weighted == len(f) || sum < 1,
 		fmt.Sprintf("the weights add up to %v, and the files without a weight get what is left of 1: lower them, or give each file a weight", sum))
 	return errors.Join(errs...)
 }
 
-// Named returns the files with a name for each: the given one, or one made of the path. A
-// name that an earlier file has gets a number.
+// Named returns the files with a name for each: the given one, or one made of the path, with a
+// number behind it where another file has that name.
 func (f TrainFiles) Named() TrainFiles {
 	f = slices.Clone(f)
 	taken := map[string]bool{}

@@ -42,7 +42,7 @@ func (s *suites) UnmarshalTOML(value any) error {
 	}
 	for i := range list {
 		list[i].stated = stated[i]
-		if slices.Contains(stated[i], "extract") {
+		if slices.Contains(stated[i], "extract") { // a field of suiteRules, which Read therefore takes
 			return fmt.Errorf("%s: extract is the same for all suites: set eval.extract", list[i].Path)
 		}
 	}
@@ -81,11 +81,11 @@ func (c evalConfig) Alone(i int) evalConfig {
 	return c
 }
 
-// suites checks eval.suites: a suite's settings must fit together with [eval].
+// suites checks eval.suites: a suite's settings must fit together with those of [eval] that it does not state.
 func (v *validator) suites(e evalConfig) {
 	for i, s := range e.Suites {
 		v.check("eval.suites", e.Suites.Paths(), s.Path != "", "must not hold an empty name")
-		if len(s.stated) <= 1 {
+		if len(s.stated) <= 1 { // only the path
 			continue
 		}
 		var own validator

@@ -136,7 +136,7 @@ func TestValidateObjective(t *testing.T) {
 
 // changes lists the decisive settings of c that differ from the earlier ones.
 func changes(was map[string]string, c Config) string {
-	return train.Plan{Former: former(), Settings: decisive(c)}.Changes(was).String()
+	return train.Plan{Former: formerValues(), Settings: decisive(c)}.Changes(was).String()
 }
 
 // A checkpoint of a version without a setting had the setting's default.

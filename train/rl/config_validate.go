@@ -61,23 +61,25 @@ func (c Config) Check() error {
 	return errors.Join(v.errs...)
 }
 
-// checkTraining reports the values that do not go together in a training run.
+// checkTraining reports the values that do not go together in a training run. Each check gives a
+// key, its value, whether the value is possible, and what to do if it is not.
 func (c Config) checkTraining() error {
 	var v validator
 	v.check("lora.base_dtype", c.LoRA.BaseDType, c.LoRA.Trainable(), train.NotTrainable)
 	v.check("optimizer.offload", c.Optimizer.Offload, c.Optimizer.Offload != runtime.OffloadAll || c.Model.DType != "float32",
 		"is for weights that have a 16-bit copy: set model.dtype = \"bfloat16\" or \"float16\", or offload = \"moments\"")
 
-	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsOf(c.Objective.Settings).Reference,
+	needs := objectives.NeedsOf(c.Objective.Settings)
+	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || needs.Reference,
 		"is for objectives that have a reference: opd, or kl_beta above 0")
-	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsOf(c.Objective.Settings).Teacher,
+	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !needs.Teacher,
 		fmt.Sprintf("name the teacher: with the objective %s the policy learns from another model", c.Objective.Name))
-	moves, sharded := c.Model.ReferenceUpdate != 0, c.Distributed.Shard == "optimizer" && c.Model.DType != "float32"
-	v.check("model.reference_update", c.Model.ReferenceUpdate, !moves || objectives.NeedsOf(c.Objective.Settings).Reference,
+	moves, sharded16 := c.Model.ReferenceUpdate != 0, c.Distributed.Shard == "optimizer" && c.Model.DType != "float32"
+	v.check("model.reference_update", c.Model.ReferenceUpdate, !moves || needs.Reference,
 		"must be 0 without a reference: opd has one, and kl_beta above 0")
 	v.check("model.reference_update", c.Model.ReferenceUpdate, !moves || !c.LoRA.On,
 		"must be 0 with an adapter: the reference is the base model, whose weights do not change")
-	v.check("model.reference_update", c.Model.ReferenceUpdate, !moves || !sharded,
+	v.check("model.reference_update", c.Model.ReferenceUpdate, !moves || !sharded16,
 		"must be 0 with distributed.shard = \"optimizer\" and layers in 16 bits, where no rank has all weights in float32: set shard = \"none\"")
 
 	embedded := c.Data.Train.Is(data.Arithmetic)
@@ -90,7 +92,6 @@ func (c Config) checkTraining() error {
 	v.check("data.curriculum", c.Data.Curriculum, c.Data.Curriculum != "-", "must name a column behind the minus")
 	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+data.Arithmetic+" never come again")
 
-	needs := objectives.NeedsOf(c.Objective.Settings)
 	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Greedy && !needs.States && !needs.Squares,
 		"\"turn\" compares episodes with each other by their turns, and this objective with a greedy one, or turns or tokens itself")
 	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Whole,
@@ -110,7 +111,7 @@ func (c Config) checkTraining() error {
 // ranges of rounds and epochs it keeps the count of optimizer steps within an int64.
 const maxPerRound = 1 << 22
 
-// loop checks the settings of [train] that depend on others.
+// loop checks the settings of [train] that depend on others, and the size of a round.
 func (v *validator) loop(c Config) {
 	t := c.Train
 	// In float64 the product cannot overflow.
@@ -124,6 +125,7 @@ func (v *validator) loop(c Config) {
 		v.check("train.batch_size", t.BatchSize, math.Mod(perRound, float64(t.BatchSize)) == 0,
 			fmt.Sprintf("must divide the %.0f trajectories of a round (rollout.prompts_per_round x rollout.samples_per_prompt)", perRound))
 	}
+	// A negative value is reported once, by ranges.
 	v.check("train.keep_best", t.KeepBest, t.KeepBest <= 0 || t.KeepLast > 0,
 		"needs keep_last of at least 1; without it all checkpoints are kept")
 	v.check("train.keep_best", t.KeepBest, t.KeepBest <= 0 || len(c.Eval.Suites) > 0 || t.StopWhen != "",
@@ -135,21 +137,23 @@ func (v *validator) loop(c Config) {
 		"needs files in eval.suites; 0 turns evaluation off")
 }
 
-// rules checks the settings of [eval], of which two have a special meaning for 0.
+// rules checks the settings of [eval], or of one of its suites. Two have a special meaning for 0, and
+// are set to possible values before the ranges of all are checked: a temperature of 0 is greedy
+// decoding, and max_new_tokens of 0 that of [rollout].
 func (v *validator) rules(e suiteRules) {
 	v.check("eval.max_new_tokens", e.MaxNewTokens, e.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
 	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract),
 		"must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")
 	if e.Temperature == 0 {
 		v.check("eval.samples", e.Samples, e.Samples <= 1, "samples of greedy decoding are all the same: set eval.temperature above 0, or 1 sample")
-		off := sampler.Plain(1).Drawing()
+		unfiltered := sampler.Plain(1).Drawing()
 		for i, f := range e.Drawing() {
-			v.check("eval."+f.Key, f.Value.Interface(), f.Key == "temperature" || f.Value.Equal(off[i].Value),
-				fmt.Sprintf("has no effect on greedy decoding: set eval.temperature above 0, or %s = %v", f.Key, off[i].Value))
+			v.check("eval."+f.Key, f.Value.Interface(), f.Key == "temperature" || f.Value.Equal(unfiltered[i].Value),
+				fmt.Sprintf("has no effect on greedy decoding: set eval.temperature above 0, or %s = %v", f.Key, unfiltered[i].Value))
 		}
 		e.Temperature = 1
 	}
-	e.MaxNewTokens = max(1, e.MaxNewTokens) // 0 was handled above
+	e.MaxNewTokens = max(1, e.MaxNewTokens)
 	v.ranges("eval.", &e)
 }
 

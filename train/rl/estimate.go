@@ -71,78 +71,83 @@ func (c Config) EstimateMemory(model models.Model, split Split) (e MemoryEstimat
 	return s.estimate(c, split)
 }
 
-// estimate is EstimateMemory for a model whose architecture is known.
+// estimate is EstimateMemory for a model whose architecture is known. What Needs list adds up to the peak, but that on a CPU
+// sampling and learning may take turns.
 func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
-	parts, offload, shard := 1, c.offload(), c.Distributed.Shard == "optimizer"
+	parts, offload := 1, c.offload() // parts: into how many the optimizer's state and float32 weights are divided
 	if split.Ranks > 1 {
 		e.Split = Split{split.Ranks, max(1, split.OnHost)}
-		if shard {
+		if c.Distributed.Shard == "optimizer" {
 			parts = split.Ranks
 		}
 	}
 	trained := cmp.Or(s.AdapterLayout(), s.Layout())
-	weights := 4 * int64(trained.Size) // and the gradients
+	weights := 4 * int64(trained.Size) // in float32, and the gradients
 	updates := runtime.OptimizerNeeds(s, c.Optimizer.Rule, offload, parts)
-	moments, all := updates[0], runtime.OptimizerNeeds(s, c.Optimizer.Rule, offload, 1)[0]
-	ring, whole := runtime.RingNeeds(s, s.compute, offload, parts), runtime.RingNeeds(s, s.compute, offload, 1)
+	moments, allMoments := updates[0], runtime.OptimizerNeeds(s, c.Optimizer.Rule, offload, 1)[0]
+	ring, wholeRing := runtime.RingNeeds(s, s.compute, offload, parts), runtime.RingNeeds(s, s.compute, offload, 1)
 	e.Needs = append(append(ring, runtime.Need{What: "gradients", Device: weights}), updates...)
 	if err := e.addReference(c, s, s.compute); err != nil {
 		return e, err
 	}
 	w := c.work(s, e.Split)
-	decoder := runtime.DecoderNeeds(s.Geometry(), s.compute.Provider, w.slots, w.cached, w.prefill)
-	kept, running, err := w.passes.Needs(s, s.compute, w.step*w.length, w.length)
+	decoder := runtime.DecoderNeeds(s.Geometry(), s.compute.Provider, w.slots, w.cachedTokens, w.prefillTokens)
+	stored, running, err := w.passes.Needs(s, s.compute, w.stepTrajectories*w.trajectoryTokens, w.trajectoryTokens)
 	if err != nil {
 		return e, err
 	}
-	e.Needs = append(append(e.Needs, decoder...), kept, running)
+	e.Needs = append(append(e.Needs, decoder...), stored, running)
 	if e.Ranks > 1 {
-		e.Sent = ranks.Volume(0, e.Ranks, learn.EvenBuckets(trained.Size, 0, e.Ranks), runtime.SpreadBytes(s, shard))
+		e.Sent = ranks.Volume(0, e.Ranks, learn.EvenBuckets(trained.Size, 0, e.Ranks), runtime.SpreadBytes(s, parts > 1))
 		e.Needs = append(e.Needs, ranks.Needs(e.Ranks, trained.Size, c.onGPU())...)
 	}
 	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: c.provider().Taken()})
-	theirs := func(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
-	e.Gathered, e.Copy = theirs(all, moments)+theirs(whole[0], ring[0]), weights+all.Device+all.Host
-	e.Gathered += s.joined(weights-whole[0].Device, theirs(whole[0], ring[0]), e.Ranks > 1 && shard && !c.onGPU())
+	e.Gathered = theirs(allMoments, moments) + s.gatheredWeights(wholeRing[0], ring[0], parts > 1 && !c.onGPU())
+	e.Copy = weights + allMoments.Device + allMoments.Host
 	if c.Model.ReferenceUpdate != 0 {
 		e.Copy += weights // a checkpoint has the reference
 	}
 	if c.onGPU() {
 		e.Peak = e.Of("").Device
-		read := weights
-		if s.AdapterLayout() == nil {
-			read = ring[0].Device
+		readWeights := weights
+		if s.AdapterLayout() == nil { // else the base, which is in the ring too, is not saved
+			readWeights = ring[0].Device
 		}
-		e.readBack(read, moments.Device, trained)
+		e.readBack(readWeights, moments.Device, trained)
 		return e, nil
 	}
 	// Go's heap needs this much for a token of a response: its figures, its share of the
 	// records and of the report, and garbage.
-	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: 640 * w.trajectories * w.length, Setting: "rollout.max_new_tokens"})
+	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: 640 * w.trajectories * w.trajectoryTokens, Setting: "rollout.max_new_tokens"})
 	e.Available, e.Peak = memory.Available(), e.Of("").Device
 	if e.Gathered > 0 {
 		e.Writing = e.Peak + e.Gathered
 		if memory.TakesTurns(trained.Size) { // see Learned.SaveTo in package train
-			e.Writing -= decoder[0].Device + kept.Device
+			e.Writing -= decoder[0].Device + stored.Device // both are freed before
 		}
 	}
-	if memory.TakesTurns(s.Layout().Size) {
-		e.Peak -= min(decoder[0].Device, kept.Device)
+	if memory.TakesTurns(s.Layout().Size) { // sampling and learning give their memory back to each other
+		e.Peak -= min(decoder[0].Device, stored.Device)
 	}
 	return e, nil
 }
 
-// joined returns what the first rank takes for float32 weights, of which ranks hold so many bytes less in
-// halves, beyond those that are of others.
-func (s sized) joined(halved, theirs int64, sharded bool) int64 {
-	if !sharded || s.AdapterLayout() != nil || halved <= 0 {
-		return 0
+// theirs returns what other ranks have, given the need of all and this rank's own.
+func theirs(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
+
+// gatheredWeights returns what rank 0 takes for float32 weights while it writes a checkpoint, beside its own part of the
+// whole ring. A CPU's ring has the weights of 16-bit layers as upper halves, which Programs read, and lower ones, which
+// ranks may divide: then rank 0 puts both together, which takes twice what a ring saves by halves.
+func (s sized) gatheredWeights(whole, own runtime.Need, dividedOnCPU bool) int64 {
+	if halved := 4*int64(s.Layout().Size) - whole.Device; dividedOnCPU && s.AdapterLayout() == nil && halved > 0 {
+		return 2 * halved
 	}
-	return 2*halved - theirs
+	return theirs(whole, own)
 }
 
-// readBack adds the host's memory for weights and moments of a GPU in a checkpoint.
+// readBack sets the host's memory for reading weights and moments back from a GPU for a checkpoint, and adds it to Copy:
+// these bytes of both where ranks share them, else of one tensor at a time.
 func (e *MemoryEstimate) readBack(weights, moments int64, trained *models.Layout) {
 	if e.Gathered > 0 {
 		e.Saving = weights + moments
@@ -170,11 +175,11 @@ func (c Config) architecture(model models.Model) (s sized, err error) {
 	return s, err
 }
 
-// addReference adds the second set of weights that an objective with a reference needs, or
-// another model's; so does the teacher of a stream. Beside an adapter the base is the reference.
+// addReference adds the weights of the reference: another model's, or a second set of arch's if the objective needs a
+// reference, unless there is an adapter: then the base is the reference. It adds those of streams' teachers likewise.
 func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, compute models.Compute) error {
 	for _, s := range c.Stream.List {
-		teacher := c
+		teacher := c // a run whose reference is the teacher
 		teacher.Model.Reference, teacher.Stream.List = s.Teacher, nil
 		if s.Teacher != "" {
 			if err := e.addReference(teacher, arch, compute); err != nil {
@@ -233,9 +238,10 @@ func (e MemoryEstimate) assumed() string {
 	return fmt.Sprintf("every prompt of %d tokens and every response of %d", e.PromptTokens, e.ResponseTokens)
 }
 
-// MarshalJSON writes each need by its name (weights_16_bits for weights in fewer bits), with the other figures.
+// MarshalJSON writes the sum of the needs of each name (weights_16_bits for weights in fewer bits), those on the host of a
+// GPU apart with _on_host behind it, and the other figures. Moments and reference are there even if they are 0.
 func (e MemoryEstimate) MarshalJSON() ([]byte, error) {
-	type figures MemoryEstimate
+	type figures MemoryEstimate // without this method
 	text, err := json.Marshal(figures(e))
 	all := map[string]int64{"moments": 0, "reference": 0}
 	if err == nil {
@@ -270,12 +276,13 @@ func (e MemoryEstimate) MarshalJSON() ([]byte, error) {
 	if len(e.Plans) > 0 {
 		fmt.Fprintf(&out, `,"cards":%s`, plans)
 	}
-	return append(append([]byte("{"), out.Bytes()[1:]...), '}'), nil
+	return append(append([]byte("{"), out.Bytes()[1:]...), '}'), nil // [1:]: without the first comma
 }
 
-// Lines returns the estimate as a table of names and sizes.
+// Lines returns the estimate as a table of names and sizes: the needs of a device, their peak, those of the host, and what
+// checkpoints and other ranks take.
 func (e MemoryEstimate) Lines() (lines [][2]string) {
-	add := func(when bool, what string, parts ...any) {
+	add := func(when bool, what string, parts ...any) { // parts are texts, and numbers of bytes as int64
 		text := ""
 		for _, x := range parts {
 			if bytes, ok := x.(int64); ok {
@@ -288,10 +295,10 @@ func (e MemoryEstimate) Lines() (lines [][2]string) {
 		}
 	}
 	turns := map[string]string{}
-	if e.Peak < e.Of("").Device {
+	if e.Peak < e.Of("").Device { // these two take turns in the same memory
 		turns = map[string]string{"KV cache": ", while sampling", "activations": ", while training"}
 	}
-	var things []runtime.Need
+	var things []runtime.Need // the sums of the needs of each name
 	for _, n := range e.Needs {
 		if sum := e.Of(n.What); !slices.Contains(things, sum) {
 			things = append(things, sum)
@@ -339,38 +346,43 @@ func (c Config) provider() runtime.Provider {
 	return runtime.ProviderOf("cpu")
 }
 
-// A work has the sizes of what a run holds at once, in any memory.
+// A work has the sizes of what a process holds at once, in any memory, if every prompt and response is as long as allowed.
 type work struct {
-	trajectories, step int64 // trajectories of a round; of a step
-	slots, longest     int64 // slots of the sampler, and the tokens of one slot
-	length             int64 // tokens of a trajectory
-	prefill, cached    int64 // tokens of prompts computed at once; tokens of slots and of prompts
-	passes             learn.Passes
+	trajectories     int64 // of a round
+	stepTrajectories int64 // of a step, of which this process computes its share
+	trajectoryTokens int64
+	slots            int64        // of the sampler
+	prefillTokens    int64        // of prompts that are computed at once
+	cachedTokens     int64        // of slots and of prompts
+	passes           learn.Passes // how a step is cut into passes, and what they store
 }
 
-// work computes the sizes of what a process holds at once.
+// work computes the sizes of what a process holds at once; split says what its share of the run is.
 func (c Config) work(arch models.Architecture, split Split) work {
 	g, r := arch.Geometry(), c.Rollout
-	longest := func(n int) int64 {
+	capped := func(n int) int64 { // no sequence is longer than the model allows
 		if g.MaxPositions > 0 {
 			n = min(n, g.MaxPositions)
 		}
 		return int64(n)
 	}
-	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), length: longest(r.MaxPromptTokens + r.MaxNewTokens)}
-	own := split.share(int64(r.PromptsPerRound)) // number of prompts that this rank samples
-	w.slots, w.longest = min(int64(r.Slots), own*int64(c.sampled())), longest(c.longest())
+	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), trajectoryTokens: capped(r.MaxPromptTokens + r.MaxNewTokens)}
+	ownPrompts := split.share(int64(r.PromptsPerRound))                   // that this rank samples in a round
+	w.slots = min(int64(r.Slots), ownPrompts*int64(c.samplesPerPrompt())) // greedy responses take slots, too
+	slotTokens := capped(c.longest())                                     // suites may have longer responses than training
 	// Prompts are computed some thousand tokens at a time and stored until their samples
-	// have begun.
-	prompts := min(own, w.slots+1) * int64(r.MaxPromptTokens)
-	w.prefill = min(prompts, 8192)
-	w.cached = w.slots*w.longest + prompts + w.prefill
-	w.step = split.share(min(int64(c.Train.BatchSize), w.trajectories))
-	w.passes = c.Train.storing(learn.PassesFor(g, arch.Layout().Size, c.Train.MicroTokens, objectives.NeedsOf(c.Objective.Settings).Apart && !c.onGPU()))
+	// have begun: at most one of each slot, and the next one.
+	promptTokens := min(ownPrompts, w.slots+1) * int64(r.MaxPromptTokens)
+	w.prefillTokens = min(promptTokens, 8192)
+	w.cachedTokens = w.slots*slotTokens + promptTokens + w.prefillTokens
+	w.stepTrajectories = split.share(min(int64(c.Train.BatchSize), w.trajectories))
+	// On a CPU each pass goes backward before the next begins, if the objective weighs responses apart.
+	apart := objectives.NeedsOf(c.Objective.Settings).Apart && !c.onGPU()
+	w.passes = c.Train.storing(learn.PassesFor(g, arch.Layout().Size, c.Train.MicroTokens, apart))
 	return w
 }
 
-// storing returns passes that store what train.stash says.
+// storing returns passes p that store what train.stash says, or as much as a Plan for a GPU has room for.
 func (c loopConfig) storing(p learn.Passes) learn.Passes {
 	switch {
 	case c.Stash == "inputs":
@@ -389,19 +401,19 @@ func (e MemoryEstimate) Refuse(c Config, model models.Model) error {
 	return e.Check(c, model)
 }
 
-// Check returns an error if the peak exceeds the available memory. It says which settings to
-// change.
+// Check returns an error if the peak exceeds the available memory. It says which settings of c to
+// change, or what is too large with any settings.
 func (e MemoryEstimate) Check(c Config, model models.Model) error {
 	if e.Available == 0 || e.onHost(e.Peak) <= e.Available {
 		return nil
 	}
-	who, fewer := "the run takes", "a smaller model or a larger machine"
+	who, lighter := "the run takes", "a smaller model or a larger machine"
 	if e.OnHost > 1 {
-		who, fewer = fmt.Sprintf("the %d ranks of this machine take", e.OnHost), fewer+", or fewer ranks"
+		who, lighter = fmt.Sprintf("the %d ranks of this machine take", e.OnHost), lighter+", or fewer ranks"
 	}
 	var advice string
 	if certain := e.onHost(e.Certain()); certain > e.Available {
-		advice = fmt.Sprintf("weights, gradients and moments alone are %s; take %s", memory.Text(certain), fewer)
+		advice = fmt.Sprintf("weights, gradients and moments alone are %s; take %s", memory.Text(certain), lighter)
 		if e.onHost(e.Certain()-e.Of("reference").Device) <= e.Available {
 			advice += ", or an objective without a reference policy (kl_beta = 0)"
 		}
@@ -410,23 +422,23 @@ func (e MemoryEstimate) Check(c Config, model models.Model) error {
 	} else if less != nil {
 		advice = "set " + strings.Join(changed(c, *less), " and ")
 	} else {
-		advice = "no rollout.slots, train.micro_tokens and rollout.max_new_tokens alone make it fit; take " + fewer
+		advice = "no rollout.slots, train.micro_tokens and rollout.max_new_tokens alone make it fit; take " + lighter
 	}
 	return fmt.Errorf("train: %s up to %s of memory, with %s; %s are available: %s",
 		who, memory.Text(e.onHost(e.Peak)), e.assumed(), memory.Text(e.Available), advice)
 }
 
-// fitting returns c with slots and micro-batches halved as few times as
-// make the run fit, and among several those with the least memory; only if that is not
-// enough, responses are shortened.
+// fitting returns c with slots and micro-batches halved as few times together as
+// make the run fit, and among several such pairs the one with the least memory; only if that is
+// not enough, responses are shortened by half, and again. It returns nil if nothing fits.
 func (e MemoryEstimate) fitting(c Config, model models.Model) (fits *Config, err error) {
 	s, err := c.architecture(model)
 	if err != nil {
 		return nil, err
 	}
 	for n := c.Rollout.MaxNewTokens; n > 0 && fits == nil; n /= 2 {
-		for halvings, some := 0, true; some && fits == nil; halvings++ {
-			some = false
+		for halvings, possible := 0, true; possible && fits == nil; halvings++ {
+			possible = false // whether some pair of sizes is large enough
 			peak := e.Available
 			for k := range halvings + 1 {
 				less := c
@@ -434,7 +446,7 @@ func (e MemoryEstimate) fitting(c Config, model models.Model) (fits *Config, err
 				if less.Rollout.Slots < 1 || less.Train.MicroTokens < min(c.Train.MicroTokens, learn.SmallestMicroBatch) {
 					continue
 				}
-				some = true
+				possible = true
 				now, err := s.estimate(less, e.Split)
 				if err != nil {
 					return nil, err
@@ -448,7 +460,7 @@ func (e MemoryEstimate) fitting(c Config, model models.Model) (fits *Config, err
 	return fits, nil
 }
 
-// changed lists the sizes in less that differ from c.
+// changed lists the sizes in less that differ from c, as they are set in a run file.
 func changed(c, less Config) (set []string) {
 	sizes := func(c Config) []int {
 		return []int{c.Rollout.Slots, c.Train.MicroTokens, c.Rollout.MaxNewTokens, c.Rollout.PromptsPerRound, c.Train.BatchSize}

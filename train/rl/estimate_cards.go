@@ -64,25 +64,26 @@ func (p Plan) String() string {
 		fits, memory.Text(p.Peak), memory.Text(p.Host), time, p.Slots, p.MicroTokens, p.Stash, memory.Text(int64(p.StashBytes)), p.Offload)
 }
 
-// Choose returns plans for a run of c on this machine's GPU and, with all, on the other
-// cards. It sets the open SizeKeys to the values of the first plan: this GPU's, or else
-// that of the first card that fits. Slots and micro-batches decide the last bits of what
-// a GPU computes, so the run's folder has to state them.
-func (c *Config) Choose(model models.Model, split Split, open func(key string) bool, all bool) (plans []Plan, err error) {
+// Choose returns plans for a run of c on this machine's GPU and, with allCards, on the other
+// cards; none for a run on another device than CUDA. It sets the SizeKeys that are open, which
+// nobody has set, to the values of the first plan: this GPU's, or else that of the first card that
+// fits. Slots and micro-batches decide the last bits of what a GPU computes, so the run's folder
+// has to state them.
+func (c *Config) Choose(model models.Model, split Split, open func(key string) bool, allCards bool) (plans []Plan, err error) {
 	s, err := c.architecture(model)
 	if err != nil || s.compute.Provider != models.CUDA {
 		return nil, err
 	}
-	var on []card
-	name, free := runtime.Room(c.Runtime.Device)
-	if free > 0 {
+	var candidates []card
+	name, free := runtime.Room(c.Runtime.Device) // 0 without such a GPU
+	if free > 0 {                                // 5 % are a reserve for errors of estimates
 		host := memory.Available() / int64(max(1, split.OnHost)) / 100 * 95
-		on = []card{{c.Runtime.Device + " (" + name + ")", name, split, free / 100 * 95, host}}
+		candidates = []card{{c.Runtime.Device + " (" + name + ")", name, split, free / 100 * 95, host}}
 	}
-	if all {
-		on = append(on, cards...)
+	if allCards {
+		candidates = append(candidates, cards...)
 	}
-	for k, card := range on {
+	for k, card := range candidates {
 		p, err := s.plan(*c, card, open)
 		if err != nil {
 			return nil, err
@@ -124,9 +125,10 @@ func (s sized) LayerBytes(kind int, full bool, blocks, n, rows, T int) (forward,
 	return x[0], x[1], err
 }
 
-// plan returns the fastest plan of a run of c that fits a card, or if none does the smallest.
+// plan returns the fastest plan of a run of c that fits a card, or if none does the one with the lowest peak. It tries the
+// values of tries for each open key, best ones first, so a plan that is as fast as an earlier one does not replace it.
 func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, err error) {
-	r, measured := s.round(c, on.Split), false
+	r, measured := s.round(c, on.Split), false // whether there are measurements of rounds like this
 	many := []Plan{{Slots: c.Rollout.Slots, MicroTokens: c.Train.MicroTokens, Stash: c.Train.Stash, Offload: c.Optimizer.Offload}}
 	for i, key := range SizeKeys {
 		if open(key) {
@@ -134,29 +136,31 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 		}
 	}
 	for _, p := range many {
-		if p.Offload == runtime.OffloadAll && (s.compute.Type == models.F32 || c.LoRA.On) { // A float32 base and a base of LoRA have no 16-bit copy that trains.
+		if p.Offload == runtime.OffloadAll && (s.compute.Type == models.F32 || c.LoRA.On) { // it takes a 16-bit copy of trained weights
 			continue
 		}
 		if best.Fits && p.MicroTokens < best.MicroTokens { // it fits, too, but is slower
 			continue
 		}
 		p.Apply(&c)
-		e, again, err := s.fill(&c, on)
+		e, recomputed, err := s.fill(&c, on)
 		if err != nil {
 			return p, err
 		}
 		p.StashBytes = c.Train.room
 		p.Card, p.Peak, p.Host = on.name, e.Peak, e.Of("").Host
 		p.Fits = p.Peak <= on.bytes && (on.host == 0 || p.Host <= on.host)
+		// What the host keeps crosses in both directions in a step. Ranks send by NCCL, or with mpi through the host.
 		r.Slots, r.HostBytes, r.Linked = p.Slots, 2*(e.Of("moments").Host+e.Of("weights").Host), e.Sent
 		if c.Distributed.Transport == "mpi" {
 			r.Linked, r.Sent = 0, e.Sent
 		}
 		if p.Fits {
-			r.Again = again
+			r.Again = recomputed
 			p.Seconds, measured = seconds(c, r, on.model)
 		}
-		if best.Card == "" || p.Fits && (!best.Fits || p.Seconds < best.Seconds) || !p.Fits && !best.Fits && p.Peak < best.Peak {
+		faster, smaller := p.Seconds < best.Seconds, p.Peak < best.Peak
+		if best.Card == "" || p.Fits && (!best.Fits || faster) || !p.Fits && !best.Fits && smaller { // no Card: the first plan
 			best = p
 		}
 	}
@@ -166,30 +170,30 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 	return best, nil
 }
 
-// fill lets the passes of c keep as much as a card has room for. It returns the estimate, and
+// fill lets the passes of c keep as much as a card has room for, by setting c.Train.room. It returns the estimate, and
 // what share of a forward pass is computed again: with the inputs of layers all but the last
 // product of each, and where all layers keep everything the logits.
-func (s sized) fill(c *Config, on card) (e MemoryEstimate, again float64, err error) {
+func (s sized) fill(c *Config, on card) (e MemoryEstimate, recomputed float64, err error) {
 	w, g := c.work(s, on.Split), s.Geometry()
-	micro := int(w.passes.Tokens(w.step*w.length, w.length))
-	for _, room := range []int{g.FullBytes(micro), 1} { // 1 is too little for any
+	micro := int(w.passes.Tokens(w.stepTrajectories*w.trajectoryTokens, w.trajectoryTokens))
+	for _, room := range []int{g.FullBytes(micro), 1} { // all of a micro-batch, or too little for any layer
 		c.Train.room = room
 		if e, err = s.estimate(*c, on.Split); err != nil || e.Peak <= on.bytes {
 			break
 		}
 	}
-	if left := on.bytes - e.Peak; c.Train.room == 1 && left > 0 {
+	if left := on.bytes - e.Peak; c.Train.room == 1 && left > 0 { // some layers fit, beside the inputs that all keep
 		c.Train.room = g.InputBytes(micro) + int(left)
 		e, err = s.estimate(*c, on.Split)
 	}
-	if c.Train.Stash == "inputs" {
+	if c.Train.Stash == "inputs" { // storing then ignores room, and so did the estimates
 		c.Train.room = 0
 	}
 	if c.Train.room >= g.FullBytes(micro) {
 		return e, 0, err
 	}
-	layers, _ := g.Full(micro, c.Train.room)
-	return e, 0.85 - 0.75*float64(layers)/float64(g.Layers), err
+	layers, _ := g.Full(micro, c.Train.room)                     // layers that keep everything
+	return e, 0.85 - 0.75*float64(layers)/float64(g.Layers), err // 0.85 with inputs alone, 0.1 for the logits
 }
 
 // tries are the values to try for each of SizeKeys, the best first among equal times.
@@ -219,7 +223,7 @@ func (s sized) round(c Config, split Split) limits.Round {
 	g, own := s.Geometry(), int(split.share(int64(c.Rollout.PromptsPerRound)))
 	r := limits.Round{
 		Parameters: s.Layout().Size, Prompts: own, Prompt: min(150, c.Rollout.MaxPromptTokens),
-		Responses:  limits.Lengths(own*c.sampled(), max(1, c.Rollout.MaxNewTokens/3)),
+		Responses:  limits.Lengths(own*c.samplesPerPrompt(), max(1, c.Rollout.MaxNewTokens/3)),
 		Steps:      c.Train.Epochs * max(1, c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt/c.Train.BatchSize),
 		TokenBytes: g.RowBytes(1) - g.RowBytes(0),
 	}
@@ -230,7 +234,7 @@ func (s sized) round(c Config, split Split) limits.Round {
 }
 
 // RoundSeconds estimates how long a round of c takes on this machine: on its CPUs, or on a GPU as
-// its Plan says, the first of plans. It is 0 if nothing is known.
+// its Plan says, the first of plans if that is of this machine. It is 0 if nothing is known.
 func (c Config) RoundSeconds(model models.Model, split Split, plans []Plan) float64 {
 	s, err := c.architecture(model)
 	switch {
@@ -252,13 +256,13 @@ func (c Config) RoundSeconds(model models.Model, split Split, plans []Plan) floa
 // fittingSeconds is how long a round of the recipe small may take.
 const fittingSeconds = 300
 
-// Fit makes the sizes of c that are open fit this machine: as few problems a round as make it
-// last at most fittingSeconds, and slots, passes and responses that fit its memory. It says
-// which it has set.
+// Fit makes the sizes of c that are open, which nobody has set, fit this machine: it halves the
+// problems of a round and the batches with them until a round lasts at most fittingSeconds, and
+// then slots, passes and responses if they do not fit its memory. It says which it has set.
 func (c *Config) Fit(model models.Model, split Split, open func(key string) bool) (set []string, err error) {
 	r, t := &c.Rollout, &c.Train
-	was, sized := *c, open("rollout.prompts_per_round") && open("train.batch_size")
-	for sized && r.PromptsPerRound > 2 && t.BatchSize > 1 && c.RoundSeconds(model, split, nil) > fittingSeconds {
+	was, openRound := *c, open("rollout.prompts_per_round") && open("train.batch_size")
+	for openRound && r.PromptsPerRound > 2 && t.BatchSize > 1 && c.RoundSeconds(model, split, nil) > fittingSeconds {
 		r.PromptsPerRound, t.BatchSize = r.PromptsPerRound/2, t.BatchSize/2
 	}
 	e, err := c.EstimateMemory(model, split)

@@ -112,7 +112,8 @@ func openSuites(c evalConfig, rule reward.Reward) (reward.Reward, []eval.Suite, 
 }
 
 // evaluate evaluates the suites and stores the responses in the run folder. It returns no
-// results if there are no suites, or if the reward leaves a response ungraded.
+// results if there are no suites, or if the reward leaves a response to any of them
+// ungraded, of which it warns.
 func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *rundir.Folder) (evaluation, error) {
 	out := evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
 	for i, s := range e.suites {
@@ -130,11 +131,11 @@ func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *run
 	return out, nil
 }
 
-// settings returns those of the responses to the i-th suite.
+// settings returns how the responses to the i-th suite are sampled and graded.
 func (e *evaluator) settings(i int) eval.Settings {
-	c, around := e.config.Eval.Alone(i), e.roller.prompter.Template
+	c, template := e.config.Eval.Alone(i), e.roller.prompter.Template
 	o := eval.Settings{
-		Template: around.Name, System: around.System, Args: around.Args, Stops: around.Stops, Environment: e.config.Environment.Describe(),
+		Template: template.Name, System: template.System, Args: template.Args, Stops: template.Stops, Environment: e.config.Environment.Describe(),
 		Extract: reward.Extract(e.reward), GradeTruncated: c.GradeTruncated,
 		Samples: c.Samples, Sampling: c.OrGreedy(), Seed: eval.TrainingSeed,
 	}
@@ -144,14 +145,15 @@ func (e *evaluator) settings(i int) eval.Settings {
 	return o
 }
 
-// suite evaluates the i-th suite.
+// suite evaluates the i-th suite and stores its responses in the run folder. Each rank samples its share of the problems,
+// and gets the other ranks' responses.
 func (e *evaluator) suite(ctx context.Context, i int, at train.Position, folder *rundir.Folder) (score eval.Score, err error) {
 	suites := e.suites[i : i+1]
 	r := e.roller
-	var added []eval.Response
+	var added []eval.Response // with several ranks, those that this one has sampled
 	sampling := eval.Evaluator{
 		Decoders: r.lanes, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
-		Player: r.player, Journal: r.grades.at(at.Round, "evaluation of "+suites[0].Name),
+		Player: r.player, Journal: r.grades.journal(at.Round, "evaluation of "+suites[0].Name),
 		Progress: func(int) { e.observer.Advance(1) },
 	}
 	if r.ranks.Size() > 1 {
@@ -169,6 +171,7 @@ func (e *evaluator) suite(ctx context.Context, i int, at train.Position, folder 
 		defer func() { err = errors.Join(err, responses.Close()) }()
 		err = sampling.Evaluate(ctx, suites, responses)
 	}
+	// All ranks must call it, also after an error.
 	if err := r.gatherResponses(err, added, responses); err != nil {
 		return score, err
 	}

@@ -13,29 +13,31 @@ import (
 	"onering/train/doctor"
 )
 
-// facts returns what is known of the run before its first round.
+// facts returns what is known of the run before its first round, for doctor's rules: among others the settings, and
+// beside them the defaults of the run's objective.
 func (t *trainer) facts() doctor.Facts {
-	c, r, usual := t.Config, t.roller, Default()
-	usual.Objective.Settings, _ = objectives.New(c.Objective.Name)
+	c, r, defaults := t.Config, t.roller, Default()
+	defaults.Objective.Settings, _ = objectives.New(c.Objective.Name)
 	prompts, f := r.prompter, train.FactsOf(r.policy)
 	weights := map[string]float64{}
-	if several, ok := c.Reward.Rule.(*reward.Combined); ok && several.Combine != "product" {
+	if several, ok := c.Reward.Rule.(*reward.Combined); ok && several.Combine != "product" { // a product has no weights
 		for _, part := range several.Parts {
 			weights[cmp.Or(part.As, part.Name)] = part.Weight
 		}
 	}
-	f.Settings, f.Usual, f.Steps = train.Values(&c), train.Values(&usual, "objective"), c.steps()
-	f.Bare = !prompts.Template.Talks(prompts.Tokenizer) && prompts.Tokenizer.CheckChat() == nil
-	f.Extract, f.Judges, f.Weights = reward.Extract(c.Reward.Rule), reward.FindsAnswers(c.Reward.Rule), weights
+	f.Settings, f.Defaults, f.Steps = train.Values(&c), train.Values(&defaults, "objective"), c.steps()
+	f.ChatTemplateUnused = !prompts.Template.Talks(prompts.Tokenizer) && prompts.Tokenizer.CheckChat() == nil
+	f.Extract, f.ComparesAnswers, f.Weights = reward.Extract(c.Reward.Rule), reward.FindsAnswers(c.Reward.Rule), weights
 	f.Neighbor, f.Data = r.problems.neighbor(), r.problems.faults(t.evaluator.suites, c.Data.Prompt)
 	return f
 }
 
-// evidence returns what the finished round shows.
-func (t *trainer) evidence(idle float64) *doctor.Round {
+// evidence returns what doctor reads of the finished round: its steps, and of each response the grade, sums over its
+// tokens, and how a response of one turn ended. idleShare is the share of problems from which no step learned anything.
+func (t *trainer) evidence(idleShare float64) *doctor.Round {
 	r, tokens, eos := t.round, t.roller.prompter.Tokenizer, t.roller.policy.Model.EOS
-	out, known := &doctor.Round{Problems: r.problems, Steps: r.steps, Idle: idle}, map[int32]bool{}
-	special := func(id int32) bool {
+	out, known := &doctor.Round{Problems: r.problems, Steps: r.steps, IdleShare: idleShare}, map[int32]bool{}
+	special := func(id int32) bool { // whether a token is left out of the text, as the end of a turn
 		is, seen := known[id]
 		if !seen {
 			is = tokens.Token(id) != "" && tokens.Decode([]int32{id}, true) == ""
@@ -55,13 +57,14 @@ func (t *trainer) evidence(idle float64) *doctor.Round {
 		}
 		if n := len(x.Response); n > 0 && len(x.Observed) == 0 {
 			last := x.Response[n-1]
-			ended := slices.Contains(eos, last)
-			s.Stopped = !ended && !x.Truncated && len(t.Config.Model.Stop) > 0
-			if ended && !special(last) {
+			atEOS := slices.Contains(eos, last)
+			s.Stopped = !atEOS && !x.Truncated && len(t.Config.Model.Stop) > 0
+			if atEOS && !special(last) { // the model's end tokens may be set wrongly
 				s.EndsAt = tokens.Token(last)
 			}
+			// An end of a turn that is not among the model's end tokens may be what the response should have ended at.
 			if at := slices.IndexFunc(x.Response, special); x.Truncated && at >= 0 && at < n-1 && !slices.Contains(eos, x.Response[at]) {
-				s.Passed = tokens.Token(x.Response[at])
+				s.WentOnAfter = tokens.Token(x.Response[at])
 			}
 		}
 		out.Responses = append(out.Responses, s)

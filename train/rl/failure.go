@@ -72,15 +72,14 @@ type failureTrajectory struct {
 	Weights        metrics.Exact `json:"weights,omitempty"`
 }
 
-// failure collects what replaying the next step takes.
+// failure collects what replaying a failed step takes, at the position before the step.
 func (t *trainer) failure(step *failedStep, at train.Position) Failure {
 	c := t.Config
 	f := Failure{
 		Version: failureVersion, Round: at.Round + 1, Step: at.Step + 1, Steps: step.batch.Steps, Reason: step.Error(),
 		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", at.Step)), Objective: c.Objective.Name,
-		Temperature: c.Rollout.Temperature, MicroTokens: t.run.Stepper.State().MicroTokens,
+		Temperature: c.Rollout.Temperature, MicroTokens: t.run.Stepper.State().MicroTokens, LeftOut: step.leftOut,
 	}
-	f.LeftOut = step.leftOut
 	for i, j := range step.rollouts {
 		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
 		one := failureTrajectory{
@@ -89,7 +88,7 @@ func (t *trainer) failure(step *failedStep, at train.Position) Failure {
 			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
 			TokenAdvantage: x.TokenAdvantage,
 		}
-		if t.round.rescored {
+		if t.round.rescored { // else they are OldLogProb
 			one.SampleLogProb = x.SampleLogProb
 		}
 		if step.weights != nil {
@@ -107,7 +106,7 @@ func (f Failure) write(path string) error {
 	return files.WriteFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
 }
 
-// ReadFailure reads a file of failures/ in a run folder.
+// ReadFailure reads a file of failures/ in a run folder. Its errors say which files can be named.
 func ReadFailure(path string) (Failure, error) {
 	var f Failure
 	info, err := os.Stat(path)
@@ -180,21 +179,21 @@ func (e *FailedStepError) Error() string {
 
 func (e *FailedStepError) Unwrap() error { return e.Err }
 
-// nonfinite writes the batch of a step that met NaN or an infinity to failures/. It returns
-// an error where the run stops, and nil where the step is left out, as train.on_nonfinite
-// says.
+// nonfinite writes the batch of a step that met NaN or an infinity to failures/, on the first rank.
+// It returns an error where the run stops, and nil where the step is to be left out, as
+// train.on_nonfinite and train.skip_limit say.
 func (t *trainer) nonfinite(step *failedStep, at train.Position) error {
-	c, failed := t.Config.Train, t.reported(step, at)
+	c, reported := t.Config.Train, t.reported(step, at)
 	if t.run.Ranks.First() {
-		if err := t.failure(step, at).write(failed.File); err != nil {
+		if err := t.failure(step, at).write(reported.File); err != nil {
 			return errors.Join(step, err)
 		}
 	}
 	if c.OnNonfinite != "skip" {
-		return failed
+		return reported
 	}
 	if t.learner.skipped >= c.SkipLimit {
-		return fmt.Errorf("%w; train.skip_limit = %d steps were skipped before", failed, c.SkipLimit)
+		return fmt.Errorf("%w; train.skip_limit = %d steps were skipped before", reported, c.SkipLimit)
 	}
 	return nil
 }

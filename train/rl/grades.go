@@ -28,9 +28,9 @@ type book struct {
 	file     *rundir.Grades // nil on all ranks but the first
 	ranks    *ranks.Group
 	mu       sync.Mutex
-	lines    []byte // lines that the first rank does not have yet
-	known    map[string]entry
-	settings string // the settings of reward and environment that decide their answers
+	unsent   []byte           // lines that the first rank does not have yet
+	recorded map[string]entry // by key: what was recorded before openBook and is needed again
+	settings string           // the settings of reward and environment that decide their answers
 }
 
 // An entry is a line of the file.
@@ -44,11 +44,11 @@ type entry struct {
 	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
-// openBook opens the book of a run that has done so many rounds. settings decide the
-// answers of reward and environment, as one text: if they changed, both are asked again.
-// Only the first rank has the folder.
+// openBook opens the book of a run that has done so many rounds, and reads what was recorded since
+// then, on all ranks. settings decide the answers of reward and environment, as one text: if they
+// changed, both are asked again. Only the first rank has the folder.
 func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round int, log *slog.Logger) (*book, error) {
-	g := &book{known: map[string]entry{}, settings: settings, ranks: group}
+	g := &book{recorded: map[string]entry{}, settings: settings, ranks: group}
 	text, err := ranks.FromFirst(group, func() (text []byte, err error) {
 		g.file, err = folder.OpenGrades(func(line []byte) { text = append(text, line...) })
 		return text, err
@@ -63,22 +63,22 @@ func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round 
 		switch err := strict.JSON(one, &line); {
 		case err != nil:
 			damaged++ // the group is graded again
-		case line.Round >= round:
-			g.known[line.Key] = line
+		case line.Round >= round: // earlier rounds are in the checkpoint
+			g.recorded[line.Key] = line
 		}
 	}
 	if damaged > 0 {
 		log.Warn("lines of grades.jsonl cannot be read: their groups are graded again", "lines", damaged)
 	}
-	if len(g.known) > 0 {
-		log.Info("groups that were graded since the checkpoint keep their scores; to have them graded again, remove grades.jsonl", "groups", len(g.known))
+	if len(g.recorded) > 0 {
+		log.Info("groups that were graded since the checkpoint keep their scores; to have them graded again, remove grades.jsonl", "groups", len(g.recorded))
 	}
 	return g, nil
 }
 
-// at returns the journal of a place in the run, such as "round 3", after so many rounds; nil
+// journal returns what records the answers at a place in the run, such as "round 3", after so many finished rounds; nil
 // without a book.
-func (g *book) at(round int, place string) reward.Journal {
+func (g *book) journal(round int, place string) reward.Journal {
 	if g == nil {
 		return nil
 	}
@@ -98,12 +98,12 @@ func (g *book) exchange() error {
 	if g == nil || g.ranks.Size() == 1 {
 		return nil
 	}
-	all, err := g.ranks.Gather(g.lines)
-	g.lines = nil
+	all, err := g.ranks.Gather(g.unsent)
+	g.unsent = nil
 	if err != nil || g.file == nil {
 		return err
 	}
-	for _, lines := range all {
+	for _, lines := range all { // the first rank has sent none
 		for line := range bytes.Lines(lines) {
 			if err := g.file.Append(line); err != nil {
 				return err
@@ -120,10 +120,10 @@ type page struct {
 	place string
 }
 
-// Find implements reward.Journal. What is known does not change after openBook: a
-// run grades each group once.
+// Find implements reward.Journal: it returns the recorded scores of a group, nil if there are none. What
+// is recorded in a run does not come into g.recorded: a run grades each group once.
 func (g *page) Find(task, sample int, group []reward.Sample) []reward.Score {
-	scores := g.known[g.key(task, sample, group)].Scores
+	scores := g.recorded[g.groupKey(task, sample, group)].Scores
 	if len(scores) != len(group) {
 		return nil
 	}
@@ -132,26 +132,26 @@ func (g *page) Find(task, sample int, group []reward.Sample) []reward.Score {
 
 // Keep implements reward.Journal.
 func (g *page) Keep(task, sample int, group []reward.Sample, scores []reward.Score) error {
-	return g.write(entry{Round: g.round, Place: g.place, Problem: group[0].Problem.ID, Key: g.key(task, sample, group), Scores: scores})
+	return g.write(entry{Round: g.round, Place: g.place, Problem: group[0].Problem.ID, Key: g.groupKey(task, sample, group), Scores: scores})
 }
 
 // Recall implements environment.Journal.
-func (g *page) Recall(key string) []byte { return g.known[g.turn(key)].Answer }
+func (g *page) Recall(key string) []byte { return g.recorded[g.turnKey(key)].Answer }
 
 // Note implements environment.Journal.
 func (g *page) Note(key string, value []byte) error {
-	return g.write(entry{Round: g.round, Place: g.place, Key: g.turn(key), Answer: value})
+	return g.write(entry{Round: g.round, Place: g.place, Key: g.turnKey(key), Answer: value})
 }
 
-// turn is a hash over the place and the key of a turn, and the settings.
-func (g *page) turn(key string) string {
+// turnKey is a hash over the place and the key of a turn, and the settings.
+func (g *page) turnKey(key string) string {
 	h := sha256.New()
 	texts(h, g.settings, g.place, "turn", key)
 	numbers(h, int32(g.round))
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// write appends an entry.
+// write appends an entry to the file, or on another rank than the first to what exchange sends there.
 func (g *page) write(e entry) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -161,20 +161,20 @@ func (g *page) write(e entry) error {
 	if g.file == nil {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.lines = append(g.lines, line...)
+		g.unsent = append(g.unsent, line...)
 		return nil
 	}
 	return g.file.Append(line)
 }
 
-// key returns a hash of the place of a group, everything that the reward reads, and its
+// groupKey returns a hash of the place of a group, everything that the reward reads, and its
 // settings.
-func (g *page) key(task, sample int, group []reward.Sample) string {
+func (g *page) groupKey(task, sample int, group []reward.Sample) string {
 	h := sha256.New()
 	texts(h, g.settings, g.place)
 	numbers(h, int32(g.round), int32(task), int32(sample), int32(len(group)))
 	p := group[0].Problem
-	fields, _ := p.Fields.MarshalJSON() // writing to a hash does not fail
+	fields, _ := p.Fields.MarshalJSON() // columns can always be encoded
 	texts(h, p.ID, p.Text, string(fields), group[0].Prompt)
 	numbers(h, int32(len(p.Answers)))
 	texts(h, p.Answers...)
@@ -213,6 +213,7 @@ type SampleLine struct {
 
 // UnmarshalJSON implements json.Unmarshaler. Fields that do not belong to the response are columns
 // of the problem. A line of rollouts has them in "columns", or they are in the first line of its group.
+// Lines with the same "problem", or without one with the same prompt, are a group.
 func (l *SampleLine) UnmarshalJSON(text []byte) error {
 	var row data.Object
 	var given struct {
@@ -223,7 +224,7 @@ func (l *SampleLine) UnmarshalJSON(text []byte) error {
 		IDs        []int32         `json:"ids"`
 		Turns      json.RawMessage `json:"turns"`
 	}
-	if err := cmp.Or(row.UnmarshalJSON(text), strict.JSON(text, &given)); err != nil {
+	if err := cmp.Or(row.UnmarshalJSON(text), strict.JSON(text, &given)); err != nil { // row has every field, given the response's
 		return err
 	}
 	answers, err := row.Golds()
@@ -260,8 +261,9 @@ func (l *SampleLine) UnmarshalJSON(text []byte) error {
 	return l.complete(row, given.Turns)
 }
 
-// complete reads what a run has written of an episode. As in training the last turn is graded, unless
-// the environment has given rewards or could not go on.
+// complete sets the columns of the problem, and reads what a run has written of an episode, of which turns is the
+// field of this name, if there is one. As in training the last turn is graded, with the earlier ones beside it, unless
+// the environment has given rewards or could not go on: then Known is set.
 func (l *SampleLine) complete(line data.Object, turns []byte) error {
 	s := &l.Sample
 	_, ofRun := line.Get("reward") // a line of a run's rollouts; others are written by users
@@ -277,7 +279,7 @@ func (l *SampleLine) complete(line data.Object, turns []byte) error {
 	if part, _ := line.Get("part"); part == true && ofRun {
 		l.Known = &reward.Score{Skip: true, Reason: "an earlier segment of an episode, which is graded by its last one"}
 	}
-	if len(played) == 0 || played[0].Author != rundir.Policy { // else a column of the problem has this name
+	if len(played) == 0 || played[0].Author != rundir.Policy { // no episode: "turns" may be a column of the problem
 		return nil
 	}
 	if err := played.Check(len(s.IDs)); err != nil {
@@ -297,7 +299,7 @@ func (l *SampleLine) complete(line data.Object, turns []byte) error {
 }
 
 // columnsOf returns the columns of the problem that a line has, and whether they are in the
-// first line of its group.
+// first line of its group instead. Without "columns" they are the fields that do not belong to the response.
 func columnsOf(line data.Object, ofRun bool) (columns data.Object, later bool) {
 	own, _ := line.Get("columns")
 	if own, ok := own.(data.Object); ok && ofRun {

@@ -43,7 +43,8 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 }
 
 // newLearner makes the learner of a run: it opens the reference policy if the objective needs one, the streams,
-// and their teachers. After an error the learner holds what was opened, for the caller to close.
+// and their teachers. After an error the learner holds what was opened, for the caller to close: a reference that
+// failed to open, too.
 func newLearner(c Config, run *train.Run) (*learner, error) {
 	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds, steps: float64(c.steps())}}
 	l.needs = objectives.NeedsOf(l.objective)
@@ -61,7 +62,7 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 		o, err = s.Open(c.Model.TemplateSettings, run.Policy, run.Log)
 		l.streams = append(l.streams, o)
 		if err == nil && s.Teacher != "" {
-			c.Model.Reference = s.Teacher
+			c.Model.Reference = s.Teacher // in this function's copy: newReference opens it
 			var teacher *reference
 			teacher, err = newReference(run.Policy.Env, c, run.Policy)
 			l.teachers = append(l.teachers, teacher)
@@ -73,9 +74,10 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 	return l, err
 }
 
-// score sets the old policy's log-probs of a new round: the sampler's, or with old_logp =
-// "rescore" the learner's; and its sums of squared probabilities and the reference policy's
-// log-probs, if the objective needs them.
+// score sets the old policy's log-probs of a new round: the sampler's, which are there already, or
+// with old_logp = "rescore" the learner's, and then it also measures the gap between the two. It sets
+// the sums of squared probabilities, the reference policy's log-probs and those of the streams'
+// teachers, where they are needed.
 func (l *learner) score(ctx context.Context, r *round) error {
 	r.rescored = l.config.Rollout.OldLogProb == "rescore"
 	if !r.rescored && !l.needs.Squares && l.reference == nil && len(l.teachers) == 0 {
@@ -98,20 +100,20 @@ func (l *learner) score(ctx context.Context, r *round) error {
 			}
 		}
 	}
-	compare := func(with *reference, set func(i int, logp []float64)) error {
-		scores, err := l.run.Stepper.ScoreWith(ctx, with.learner, r.sequences)
+	scoreWith := func(model *reference, set func(i int, logp []float64)) error {
+		scores, err := l.run.Stepper.ScoreWith(ctx, model.learner, r.sequences)
 		for i := 0; err == nil && i < len(scores.LogProb); i++ {
 			set(i, scores.LogProb[i])
 		}
 		return err
 	}
 	if l.reference != nil {
-		if err := compare(l.reference, func(i int, logp []float64) { r.trajectories[i].RefLogProb = logp }); err != nil {
+		if err := scoreWith(l.reference, func(i int, logp []float64) { r.trajectories[i].RefLogProb = logp }); err != nil {
 			return err
 		}
 	}
 	for _, teacher := range l.teachers {
-		if err := compare(teacher, func(i int, logp []float64) { r.rollouts[i].Teachers = append(r.rollouts[i].Teachers, logp) }); err != nil {
+		if err := scoreWith(teacher, func(i int, logp []float64) { r.rollouts[i].Teachers = append(r.rollouts[i].Teachers, logp) }); err != nil {
 			return err
 		}
 	}
@@ -119,8 +121,9 @@ func (l *learner) score(ctx context.Context, r *round) error {
 }
 
 // step takes the optimizer step at a position on a batch of a round's rollouts, and
-// returns its figures. If it meets NaN or an infinity it updates nothing and
-// returns a *failedStep.
+// returns its figures. It notes the weights of tokens in the round, and on the round's
+// first step the gap between the sampler's and the learner's log-probs. If it meets NaN
+// or an infinity it updates nothing and returns a *failedStep.
 func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.Position) (metrics.Record, error) {
 	n, total := at.Step, l.clock.total(at, r)
 	b := objectives.Batch{Trajectories: make([]objectives.Trajectory, len(rollouts)), Step: n, Steps: int(math.Round(total))}
@@ -128,11 +131,12 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
 		Number: n + 1, LearningRate: l.config.Optimizer.Rate(l.config.Optimizer.LearningRate, n, total),
 		Apart:    l.needs.Apart,
-		LiveOnly: l.config.Train.Score == "trained" && !l.needs.All && !l.config.Optimizer.RateByESS,
+		LiveOnly: l.config.Train.Score == "trained" && !l.needs.All && !l.config.Optimizer.RateByESS, // which reads all responses
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]
 		if l.config.Train.Truncated == "mask" && r.rollouts[j].Truncated {
+			// a prompt of which no token is scored
 			b.Trajectories[i], step.Sequences[i] = masked(r.trajectories[j]), runtime.Sequence{Tokens: r.rollouts[j].Prompt}
 		}
 		step.Live[i] = l.needs.Live(b.Trajectories[i])
@@ -149,7 +153,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	if nonfinite, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		setScores(b, report.Scores)
 		for i, k := range nonfinite.Sequences {
-			nonfinite.Sequences[i] = rollouts[k]
+			nonfinite.Sequences[i] = rollouts[k] // of the round, not of the batch
 		}
 		nonfinite.Among = "trajectories of the round"
 		return nil, &failedStep{nonfinite, rollouts, b, report.Loss.LogProb, step.LiveOnly}
@@ -188,7 +192,8 @@ func (l *learner) moveReference(n int) error {
 	return nil
 }
 
-// loss is the objective's loss of a batch, whose scores it sets. It leaves figures in stats.
+// loss returns the function that the Stepper asks for the loss, once or several times: it sets the
+// scores of b, asks the objective, and puts the objective's figures into stats in place of the last ones.
 func (l *learner) loss(b objectives.Batch, stats *[]objectives.Stat) learn.Weigh {
 	return func(s learn.Scores) (x learn.Loss, err error) {
 		setScores(b, s)
@@ -217,8 +222,8 @@ func masked(t objectives.Trajectory) objectives.Trajectory {
 		Truncated: true, Degenerate: t.Degenerate}
 }
 
-// setScores puts the learner's scores into a batch. A response that was left out has no
-// weight, whatever its log-probs are: it keeps the sampler's entropies and takes the old
+// setScores puts the learner's scores into the trajectories of a batch. A response that was left
+// out has no weight, whatever its log-probs are: it keeps the sampler's entropies and takes the old
 // log-probs for its own, as does a response that is not computed yet.
 func setScores(b objectives.Batch, s learn.Scores) {
 	for i := range b.Trajectories {
@@ -238,13 +243,14 @@ func (l *learner) moves() bool { return l.reference != nil && l.config.Model.Ref
 // that says whether there are any.
 const movedReference, movesKey = "reference", "model.reference_update"
 
-// saveTo adds the learner's state, besides what it has learned, to a checkpoint.
+// saveTo adds the learner's state, besides the weights and the optimizer's state, to a checkpoint: the
+// number of skipped steps, a reference that has moved, and the objective's own state.
 func (l *learner) saveTo(snap *rundir.Snapshot) error {
 	s := &snap.State
 	s.Skipped = l.skipped
 	if l.moves() {
 		w := l.reference.moving()
-		if l.run.Ranks.Rank() == 0 {
+		if l.run.Ranks.Rank() == 0 { // which writes the checkpoint
 			if err := l.run.Policy.Env.Download(w); err != nil {
 				return err
 			}
@@ -261,7 +267,8 @@ func (l *learner) saveTo(snap *rundir.Snapshot) error {
 	return nil
 }
 
-// restore reads the learner's state from the checkpoint dir, with state s.
+// restore reads the learner's state from the checkpoint dir, with state s. The first rank reads a reference that has
+// moved, and gives it to the others.
 func (l *learner) restore(s rundir.State, dir string) error {
 	if s.ObjectiveState != "" {
 		m, ok := l.objective.(encoding.TextUnmarshaler)

@@ -10,9 +10,10 @@ import (
 	"onering/train/learn"
 )
 
-// weigh asks an objective for the loss and the derivatives of a batch, and if they are
-// finite for figures about them, for the responses with scores s. An objective is a
-// plug-in: its panic is an error that names it.
+// weigh asks an objective for the loss and the derivatives of a batch, in which setScores has put
+// the scores s, and if they are finite for figures about them, of the responses that have scores.
+// An objective is a plug-in: its panic is an error that names it, and so is a change that it makes
+// to the batch.
 func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scores) (x learn.Loss, stats []objectives.Stat, err error) {
 	defer func() {
 		p := recover()
@@ -29,7 +30,7 @@ func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scor
 		}
 	}()
 	x.LogProb = b.Zeros()
-	x.Value = objectives.Loss(o, b, b)
+	x.Value = objectives.Loss(o, b, b) // at the batch itself: what the objective detaches is taken from it, too
 	objectives.Weights(o, b, x.LogProb)
 	if e, ok := o.(objectives.EntropyWeigher); ok && e.WeighsEntropy() {
 		x.Entropy = b.Zeros()
@@ -42,8 +43,8 @@ func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scor
 	if d, ok := o.(objectives.Diagnoser); ok {
 		diagnostics = d.Diagnose(b)
 	}
-	of, w, diagnostics := scored(b, x.LogProb, diagnostics, s)
-	return x, slices.Concat(of.Summarize(w, diagnostics), objectives.MaskStats(o, b), objectives.TermStats(o, b, x.LogProb)), nil
+	part, w, diagnostics := scored(b, x.LogProb, diagnostics, s)
+	return x, slices.Concat(part.Summarize(w, diagnostics), objectives.MaskStats(o, b), objectives.TermStats(o, b, x.LogProb)), nil
 }
 
 // scored returns the part of a batch, of its weights and of its diagnostics (which may be
@@ -64,11 +65,11 @@ func scored(b objectives.Batch, w [][]float64, d []objectives.Diagnostics, s lea
 	return part, weights, diagnostics
 }
 
-// fingerprint is a hash over every number of a batch, to find out that one changed.
+// fingerprint is a hash over the usual figures of a batch, to find out that one changed.
 func fingerprint(b objectives.Batch) uint64 {
-	const prime = 1099511628211 // the constant of FNV
-	h := uint64(14695981039346656037)
-	add := func(x uint64) { h = (h ^ x ^ x>>32) * prime }
+	const prime = 1099511628211                           // of FNV
+	h := uint64(14695981039346656037)                     // as FNV begins
+	add := func(x uint64) { h = (h ^ x ^ x>>32) * prime } // x>>32: high bits reach the low ones, too
 	floats := func(list []float64) {
 		add(uint64(len(list)))
 		for _, x := range list {

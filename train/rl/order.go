@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -44,8 +45,8 @@ type problemOrder struct {
 	endless data.Problems // the problems of an embedded task, else nil
 	sources []*source
 	digest  string
-	drawn   []pick     // the problems of the round drawn last
-	cursors []measured // the cursor of each source after these draws; flat is not set
+	drawn   []pick           // the problems of the round drawn last
+	cursors []sourceProgress // the cursor of each source after these draws; untaught is not set
 }
 
 // A source is a set of problems with one share of the draws.
@@ -53,11 +54,11 @@ type source struct {
 	share    float64
 	problems data.List
 	seed     uint64
-	stages   int // stages of the curriculum, easy to hard
-	draws    int // expected number of draws in the whole run
-	measured measured
+	stages   int            // stages of the curriculum, easy to hard
+	draws    int            // expected number of draws in the whole run
+	progress sourceProgress // what earlier rounds found out; saved where problems rest
 
-	// The stage and pass whose order at used last.
+	// The stage and pass whose shuffled order problemAt used last.
 	stage, pass int
 	order       []int
 }
@@ -68,24 +69,25 @@ func endlessOrder(problems data.Problems, o orderOptions) *problemOrder {
 }
 
 // newOrder returns the order of the problems of files. Parts with a weight are sources with
-// that share; the other parts together are one source.
+// that share of the draws; the other parts together are one source with what is left of 1. A
+// curriculum sorts each source.
 func newOrder(parts []filePart, o orderOptions) (*problemOrder, error) {
 	order := &problemOrder{options: o}
 	var rest data.List
-	weights, weighted := 0.0, 0
+	weights := 0.0
 	for _, p := range parts {
 		if len(p.Problems) == 0 {
 			return nil, fmt.Errorf("data: %s has no problem", p.File.Path)
 		}
 		if p.File.Weight > 0 {
-			weights, weighted = weights+p.File.Weight, weighted+1
+			weights += p.File.Weight
 		} else {
 			rest = append(rest, p.Problems...)
 		}
 	}
 	if len(rest) > 0 {
 		order.add(rest, 1-weights)
-		weights = 1
+		weights = 1 // the shares add up to 1 already; else the weights are divided by their sum
 	}
 	for _, p := range parts {
 		if p.File.Weight > 0 {
@@ -102,7 +104,7 @@ func newOrder(parts []filePart, o orderOptions) (*problemOrder, error) {
 	return order, nil
 }
 
-// add appends a source.
+// add appends a source, and puts its problems and its share into the digest.
 func (o *problemOrder) add(problems data.List, share float64) {
 	i := len(o.sources)
 	o.sources = append(o.sources, &source{
@@ -130,32 +132,33 @@ func (o *problemOrder) Len() int {
 	return n
 }
 
-// sort orders the problems from easy to hard and divides them into stages.
+// sort orders the problems from easy to hard by the column of o.Curriculum, and divides them into equal stages that
+// the run draws from one after the other: one a round, or fewer where a stage would have too few problems for a round.
 func (s *source) sort(o orderOptions) error {
 	column, descending := strings.CutPrefix(o.Curriculum, "-")
-	type hard struct {
-		problem data.Problem
-		number  float64
+	type ranked struct {
+		problem    data.Problem
+		difficulty float64
 	}
-	list := make([]hard, len(s.problems))
+	list := make([]ranked, len(s.problems))
 	// Equally hard problems are shuffled, since a stage may have only some of them.
-	for i, at := range rand.New(rand.NewPCG(s.seed, 1<<63)).Perm(len(list)) {
+	for i, at := range rand.New(rand.NewPCG(s.seed, 1<<63)).Perm(len(list)) { // 1<<63: not the number of a pass, see problemAt
 		p := s.problems[at]
 		value, ok := p.Fields.Lookup(column)
 		if !ok {
 			return fmt.Errorf("data: problem %q has no column %q to say how hard it is: name one with data.curriculum", p.ID, column)
 		}
 		x, ok := data.Number(value)
-		if !ok || x != x {
+		if !ok || math.IsNaN(x) {
 			return fmt.Errorf("data: problem %q: the column %q of data.curriculum is %v, which is not a number: leave such rows out with data.filter",
 				p.ID, column, value)
 		}
 		if descending {
 			x = -x
 		}
-		list[i] = hard{p, x}
+		list[i] = ranked{p, x}
 	}
-	slices.SortStableFunc(list, func(a, b hard) int { return cmp.Compare(a.number, b.number) })
+	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Compare(a.difficulty, b.difficulty) })
 	s.problems = make(data.List, len(list))
 	for i := range list {
 		s.problems[i] = list[i].problem
@@ -166,9 +169,9 @@ func (s *source) sort(o orderOptions) error {
 	return nil
 }
 
-// at returns the index in problems of draw i of a stage. Each pass over a stage has its
+// problemAt returns the index in problems of draw i of a stage. Each pass over a stage has its
 // own order.
-func (s *source) at(stage, i int) int {
+func (s *source) problemAt(stage, i int) int {
 	from, to := s.bounds(stage)
 	if pass := i / (to - from); s.order == nil || s.stage != stage || s.pass != pass {
 		s.stage, s.pass = stage, pass
@@ -190,7 +193,7 @@ func (s *source) stageOf(j int) (stage, i int) {
 	}
 	first := func(stage int) int { return stage * s.draws / s.stages }
 	stage = min(s.stages-1, j*s.stages/s.draws)
-	for stage+1 < s.stages && first(stage+1) <= j {
+	for stage+1 < s.stages && first(stage+1) <= j { // the estimate and first are rounded differently
 		stage++
 	}
 	for first(stage) > j {
@@ -200,10 +203,10 @@ func (s *source) stageOf(j int) (stage, i int) {
 }
 
 // A pick is a draw of a source, by its number, and the problem that it gives: its stage and
-// its place in problems.
-type pick struct{ source, draw, stage, at int }
+// its index in problems.
+type pick struct{ source, draw, stage, index int }
 
-// draws returns the sources and draws of n places from first on. Draw j of a source with share w
+// draws returns which draw of which source each of n places of the run has, from place first on. Draw j of a source with share w
 // has a time within (j, j+1)/w that follows from the seed, and draws are ordered by time:
 // so after any number of places, each source has had its share of them to within about
 // one draw per source.
@@ -215,10 +218,11 @@ func (o *problemOrder) draws(first, n int) []pick {
 		}
 		return out
 	}
-	// Before the time began there are at most first draws, and hardly fewer.
+	// A source of share w has at most w*began+1 draws until the time began, so all have at most first, and hardly
+	// fewer: counting starts there, and not at the run's first draw.
 	began := float64(first - len(o.sources))
-	next := make([]int, len(o.sources))
-	done := 0
+	next := make([]int, len(o.sources)) // the next draw of each source
+	done := 0                           // draws of all sources before these
 	for i := range o.sources {
 		j := max(0, int(began*o.sources[i].share)-1)
 		for o.time(i, j) <= began {
@@ -234,7 +238,7 @@ func (o *problemOrder) draws(first, n int) []pick {
 				best = i
 			}
 		}
-		if done >= first {
+		if done >= first { // earlier ones belong to places before first
 			out = append(out, pick{source: best, draw: next[best]})
 		}
 		next[best]++
@@ -242,7 +246,7 @@ func (o *problemOrder) draws(first, n int) []pick {
 	return out
 }
 
-// time returns the time of draw j of a source.
+// time returns the time of draw j of source i, for draws to be ordered by.
 func (o *problemOrder) time(i, j int) float64 {
 	s := o.sources[i]
 	late := float64(rand.NewPCG(^s.seed, uint64(j)).Uint64()>>11) / (1 << 53)
@@ -255,28 +259,28 @@ type measure int
 const (
 	unmeasured measure = iota // too few responses were graded
 	taught                    // the steps learned from its responses
-	flat                      // no advantage tells its responses apart: the problem teaches nothing
+	untaught                  // no advantage tells its responses apart: the problem teaches nothing
 )
 
-// measured is what is known about the problems of a source in its present stage.
-type measured struct {
-	stage, cursor int // the stage, and its next draw; skipped draws count
-	flat          map[int]rest
+// A sourceProgress says how far a run has drawn from the present stage of a source, and which problems taught nothing.
+type sourceProgress struct {
+	stage, cursor int          // the stage, and its next draw; skipped draws count
+	untaught      map[int]rest // by index in problems
 }
 
-// A rest counts how many consecutive draws of a problem were flat, and has the last pass
+// A rest counts how many consecutive draws of a problem taught nothing, and has the last pass
 // that skips it; 0 if none does.
-type rest struct{ draws, until int }
+type rest struct{ draws, lastPass int }
 
 // Round returns the problems of round n, from 0. Where problems rest, n must follow the
-// round that Learned received last.
+// round that Learned received last, since how far a stage is drawn then depends on what was skipped.
 func (o *problemOrder) Round(n int) []data.Problem {
 	if o.endless != nil {
 		return o.endless.Take(o.options.Seed, n*o.options.PerRound, o.options.PerRound)
 	}
 	o.cursors = nil
 	for _, s := range o.sources {
-		o.cursors = append(o.cursors, measured{stage: s.measured.stage, cursor: s.measured.cursor})
+		o.cursors = append(o.cursors, sourceProgress{stage: s.progress.stage, cursor: s.progress.cursor})
 	}
 	o.drawn = o.draws(n*o.options.PerRound, o.options.PerRound)
 	out := make([]data.Problem, len(o.drawn))
@@ -286,68 +290,70 @@ func (o *problemOrder) Round(n int) []data.Problem {
 		stage, i := s.stageOf(p.draw)
 		p.stage = stage
 		if o.options.Rest > 0 {
-			p.at = s.awake(stage, &o.cursors[p.source])
+			p.index = s.nextAwake(stage, &o.cursors[p.source])
 		} else {
-			p.at = s.at(stage, i)
+			p.index = s.problemAt(stage, i)
 		}
-		out[k] = s.problems[p.at]
+		out[k] = s.problems[p.index]
 	}
 	return out
 }
 
-// awake returns the next problem of a stage that does not rest and advances c beyond it.
-// If all rest, it returns the next one.
-func (s *source) awake(stage int, c *measured) int {
-	if c.stage != stage {
-		*c = measured{stage: stage}
+// nextAwake returns the index of the next problem of a stage that does not rest, from the cursor c on, and advances c
+// beyond it. If all rest, it returns the next one.
+func (s *source) nextAwake(stage int, c *sourceProgress) int {
+	if c.stage != stage { // a new stage begins
+		*c = sourceProgress{stage: stage}
 	}
 	from, to := s.bounds(stage)
 	n := to - from
-	known := s.measured.flat
-	if s.measured.stage != stage {
-		known = nil
+	rests := s.progress.untaught
+	if s.progress.stage != stage { // it is of the stage before
+		rests = nil
 	}
 	for i := range n {
-		at := s.at(stage, c.cursor+i)
-		if (c.cursor+i)/n > known[at].until || known[at].until == 0 {
+		index, pass := s.problemAt(stage, c.cursor+i), (c.cursor+i)/n
+		if pass > rests[index].lastPass || rests[index].lastPass == 0 {
 			c.cursor += i + 1
-			return at
+			return index
 		}
 	}
-	at := s.at(stage, c.cursor)
 	c.cursor++
-	return at
+	return s.problemAt(stage, c.cursor-1)
 }
 
-// Learned receives the measures of the problems of the round drawn last, in their order.
+// Learned receives the measures of the problems of the round drawn last, in their order. A problem that has taught nothing
+// in options.Rest draws running rests in the next options.Rest passes, and if it teaches nothing after them, at once again;
+// a draw that taught ends the count, and an unmeasured one leaves it. It also takes over the cursors behind this round.
 func (o *problemOrder) Learned(of []measure) {
 	if o.options.Rest == 0 || o.endless != nil {
 		return
 	}
 	for i := range o.sources {
-		m, c := &o.sources[i].measured, o.cursors[i]
+		m, c := &o.sources[i].progress, o.cursors[i]
 		if m.stage != c.stage {
-			m.flat = nil
+			m.untaught = nil
 		}
 		m.stage, m.cursor = c.stage, c.cursor
 	}
 	for i, p := range o.drawn {
 		s := o.sources[p.source]
-		m := &s.measured
+		m := &s.progress
 		switch {
-		case p.stage != m.stage || of[i] == unmeasured:
+		case p.stage != m.stage || of[i] == unmeasured: // a stage that has ended is not drawn again
 		case of[i] == taught:
-			delete(m.flat, p.at)
+			delete(m.untaught, p.index)
 		default:
-			if m.flat == nil {
-				m.flat = map[int]rest{}
+			if m.untaught == nil {
+				m.untaught = map[int]rest{}
 			}
-			x := rest{draws: m.flat[p.at].draws + 1}
+			x := rest{draws: m.untaught[p.index].draws + 1}
 			if x.draws >= o.options.Rest {
 				from, to := s.bounds(m.stage)
-				x.until = (m.cursor-1)/(to-from) + o.options.Rest
+				pass := (m.cursor - 1) / (to - from) // of the round's last draw
+				x.lastPass = pass + o.options.Rest
 			}
-			m.flat[p.at] = x
+			m.untaught[p.index] = x
 		}
 	}
 }
@@ -356,9 +362,9 @@ func (o *problemOrder) Learned(of []measure) {
 func (o *problemOrder) Resting() int {
 	n := 0
 	for _, s := range o.sources {
-		from, to := s.bounds(s.measured.stage)
-		for _, x := range s.measured.flat {
-			if x.until > 0 && x.until >= s.measured.cursor/(to-from) {
+		from, to := s.bounds(s.progress.stage)
+		for _, x := range s.progress.untaught {
+			if x.lastPass > 0 && x.lastPass >= s.progress.cursor/(to-from) {
 				n++
 			}
 		}
@@ -366,8 +372,8 @@ func (o *problemOrder) Resting() int {
 	return n
 }
 
-// A sourceState is the form of measured in a checkpoint: Flat has the place, the draws
-// and the last pass of each problem's rest.
+// A sourceState is the form of sourceProgress in a checkpoint: Flat has the index of each problem that
+// taught nothing, and the draws and the last pass of its rest.
 type sourceState struct {
 	Stage  int      `json:"stage"`
 	Cursor int      `json:"cursor"`
@@ -381,10 +387,10 @@ func (o *problemOrder) State() string {
 	}
 	var states []sourceState
 	for _, s := range o.sources {
-		m := s.measured
+		m := s.progress
 		x := sourceState{Stage: m.stage, Cursor: m.cursor}
-		for _, at := range slices.Sorted(maps.Keys(m.flat)) {
-			x.Flat = append(x.Flat, [3]int{at, m.flat[at].draws, m.flat[at].until})
+		for _, index := range slices.Sorted(maps.Keys(m.untaught)) {
+			x.Flat = append(x.Flat, [3]int{index, m.untaught[index].draws, m.untaught[index].lastPass})
 		}
 		states = append(states, x)
 	}
@@ -410,17 +416,18 @@ func (o *problemOrder) Restore(state string) error {
 	}
 	for i, x := range states {
 		s := o.sources[i]
-		m := measured{stage: x.Stage, cursor: x.Cursor, flat: map[int]rest{}}
+		m := sourceProgress{stage: x.Stage, cursor: x.Cursor, untaught: map[int]rest{}}
 		if x.Stage < 0 || x.Stage >= s.stages || x.Cursor < 0 {
 			return fmt.Errorf("data: what was measured has draw %d of stage %d, and there are %d", x.Cursor, x.Stage, s.stages)
 		}
 		for _, f := range x.Flat {
-			if f[0] < 0 || f[0] >= len(s.problems) || f[1] < 0 || f[2] < 0 {
-				return fmt.Errorf("data: what was measured names problem %d, and there are %d", f[0], len(s.problems))
+			index, draws, lastPass := f[0], f[1], f[2]
+			if index < 0 || index >= len(s.problems) || draws < 0 || lastPass < 0 {
+				return fmt.Errorf("data: what was measured names problem %d, and there are %d", index, len(s.problems))
 			}
-			m.flat[f[0]] = rest{f[1], f[2]}
+			m.untaught[index] = rest{draws, lastPass}
 		}
-		s.measured = m
+		s.progress = m
 	}
 	return nil
 }

@@ -246,7 +246,7 @@ func TestRest(t *testing.T) {
 			p := o.Round(n)[0]
 			if p.ID == "a:0" {
 				passes = append(passes, pass)
-				o.Learned([]measure{flat})
+				o.Learned([]measure{untaught})
 				continue
 			}
 			o.Learned([]measure{taught})
@@ -277,7 +277,7 @@ func TestRest(t *testing.T) {
 		for _, p := range o.Round(n) {
 			count[p.ID]++
 		}
-		o.Learned([]measure{flat, flat, flat, flat})
+		o.Learned([]measure{untaught, untaught, untaught, untaught})
 		if n == 0 && o.Resting() != 4 {
 			t.Errorf("%d rest after a round without a difference", o.Resting())
 		}

@@ -31,7 +31,7 @@ type Probed struct {
 	Record   metrics.Record `json:"figures"`
 }
 
-// Lines says what a probe has found, but for what is wrong.
+// Lines says what a probe has measured, in lines of a name and a text; the findings are not among them.
 func (p Probe) Lines() (lines [][2]string) {
 	for _, w := range p.Ways {
 		text := fmt.Sprintf("reward %.3f", w.Record.Float("reward"))
@@ -57,7 +57,8 @@ func (p Probe) Lines() (lines [][2]string) {
 const probeSize = 8
 
 // Probe samples responses to some problems of the first round, and changes nothing. It reads them
-// as those of a round are read, and compares the run's template with none, or the other way round.
+// as those of a round are read, estimates the times of a round and of the run, and compares the run's template with
+// none, or where the run has none with the model's chat template.
 func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
 	defer func() {
 		for _, x := range []interface{ Release() }{t.roller, t.run.Stepper} {
@@ -66,7 +67,7 @@ func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
 		t.round = nil
 	}()
 	began := time.Now()
-	way, err := sampleProbe(ctx, t, t.roller)
+	way, err := sampleProbe(ctx, t, t.roller) // sets t.round
 	if err != nil {
 		return p, fmt.Errorf("train: probe: %w", err)
 	}
@@ -76,15 +77,13 @@ func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
 	reader := doctor.New(t.facts())
 	p.Planned = reader.Begin()
 	p.Found = reader.Look(append(metrics.Record{}.With("kind", "round").With("round", 0).With("step", 0), way.Record...), seen)
-	responses, sequences := len(t.round.rollouts), t.round.sequences
 	began = time.Now()
-	_, err = t.run.Stepper.Score(ctx, sequences)
-	if err != nil {
+	if _, err = t.run.Stepper.Score(ctx, t.round.sequences); err != nil { // only to measure a forward pass
 		return p, err
 	}
-	// A step goes forward, forward again and backward, which is as two.
+	// A step goes forward, forward again and backward, which takes as long as two forward passes.
 	learned := 4 * float64(t.Config.Train.Epochs) * time.Since(began).Seconds()
-	p.Round = (sampled + learned) * float64(t.Config.Rollout.PromptsPerRound*t.Config.sampled()) / float64(responses)
+	p.Round = (sampled + learned) * float64(t.Config.Rollout.PromptsPerRound*t.Config.samplesPerPrompt()) / float64(len(t.round.rollouts))
 	p.Run = p.Round * float64(t.Config.Train.Rounds)
 	other, tokens := *t.roller, t.roller.prompter.Tokenizer
 	name := "no"
@@ -92,7 +91,7 @@ func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
 		name = "chat"
 	}
 	template, err := tokenize.ParseTemplate(name)
-	if err != nil || other.player != nil || name == "chat" && tokens.CheckChat() != nil {
+	if err != nil || other.player != nil || name == "chat" && tokens.CheckChat() != nil { // nothing to compare with
 		return p, err
 	}
 	if other.prompter, err = other.policy.Prompter(template); err == nil && other.policy.Ends(&other.options, template) == nil {
@@ -102,16 +101,17 @@ func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
 			if then > now+0.15 || now <= 0 && then > 0.05 {
 				f := &doctor.Finding{Cause: "template", Text: fmt.Sprintf("the same problems earn %.3f with the template %s and %.3f with %s: "+
 					"set model.template = %q", then, name, now, p.Ways[0].Template, name)}
-				p.Found = []doctor.Finding{*f.With("model.template", name)}
+				p.Found = []doctor.Finding{*f.With("model.template", name)} // in place of what the wrong template has caused
 			}
 		}
 	}
-	return p, ctx.Err() // the other template may not fit the problems
+	return p, ctx.Err() // other errors only say that the other template does not fit the problems
 }
 
-// sampleProbe samples and grades the responses of a probe, which become the round of t.
+// sampleProbe samples and grades the responses of a probe with the template of from, a roller of t's. They become the
+// round of t, with the figures that otherwise compareGroups counts.
 func sampleProbe(ctx context.Context, t *trainer, from *roller) (way Probed, err error) {
-	r := *from
+	r := *from // a copy, whose group size the probe sets
 	r.config.Rollout.SamplesPerPrompt = probeSize
 	problems := r.problems.Round(0)
 	problems = problems[:min(probeSize, len(problems))]
@@ -121,18 +121,19 @@ func sampleProbe(ctx context.Context, t *trainer, from *roller) (way Probed, err
 	}
 	t.round = newRound(problems, rollouts, probeSize)
 	t.round.stats, t.round.groups = stats, len(problems)
-	judged, solved := 0.0, 0.0
+	judged, solved := 0.0, 0.0 // numbers of problems with such a response
 	for i := range problems {
-		graded, group := t.round.graded(i*probeSize, (i+1)*probeSize)
+		graded, group := t.round.gradedAmong(i*probeSize, (i+1)*probeSize)
 		differs := func(x objectives.Trajectory) bool { return x.Reward != group[0].Reward }
-		right := func(j int) bool { return t.round.rollouts[j].Score.Judged() && t.round.rollouts[j].Score.Right() }
+		isJudged := func(j int) bool { return t.round.rollouts[j].Score.Judged() }
+		isRight := func(j int) bool { return isJudged(j) && t.round.rollouts[j].Score.Right() }
 		if !slices.ContainsFunc(group, differs) {
-			t.round.flat++
+			t.round.equalGroups++
 		}
-		if slices.ContainsFunc(graded, func(j int) bool { return t.round.rollouts[j].Score.Judged() }) {
+		if slices.ContainsFunc(graded, isJudged) {
 			judged++
 		}
-		if slices.ContainsFunc(graded, right) {
+		if slices.ContainsFunc(graded, isRight) {
 			solved++
 		}
 	}

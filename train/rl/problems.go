@@ -12,16 +12,16 @@ import (
 	"onering/train/metrics"
 )
 
-// openTraining opens the training problems. Rows without a problem or an answer are
-// left out; the log names the first of them and says how many there were. So are
-// problems whose prompt is too long.
+// openTraining opens the training problems, in the order in which rounds draw them. Rows without a problem or an answer
+// are left out; the log names the first of them and says how many there were. So are problems whose prompt, as p makes it,
+// is too long.
 func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, error) {
 	order := orderOptions{
 		Seed: c.Data.Seed, PerRound: c.Rollout.PromptsPerRound, Rounds: c.Train.Rounds,
 		Curriculum: c.Data.Curriculum, Rest: c.Data.Rest,
 	}
 	if strings.HasPrefix(c.Data.Train[0].Path, "builtin:") {
-		problems, _, err := data.OpenProblems(c.Data.Train[0].Path, data.Options{}, false)
+		problems, _, err := data.OpenProblems(c.Data.Train[0].Path, data.Options{}, false) // not the held-out part
 		if err != nil {
 			return nil, fmt.Errorf("train: data.train: %w", err)
 		}
@@ -30,7 +30,7 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, 
 	var parts []filePart
 	for _, file := range c.Data.Train.Named() {
 		o := reward.Reading(c.Reward.Rule, c.Data.Options())
-		o.Keep = p.Template.Columns
+		o.Keep = p.Template.Columns                                                   // the template shows these columns, so they stay in memory
 		o.NoAnswers = o.NoAnswers || objectives.NeedsOf(c.Objective.Settings).Teacher // such an objective reads no rewards
 		problems, err := openFile(file, o, c.Data, log)
 		if err != nil {
@@ -51,14 +51,14 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, 
 	return problems, nil
 }
 
-// openFile opens one of the files of training problems; o says how all are read, and
+// openFile opens one of the files of training problems, and logs what is odd in it; o says how all are read, and
 // c names the columns that order them and say their roles.
 func openFile(file TrainFile, o data.Options, c dataConfig, log *slog.Logger) (data.List, error) {
 	o = file.Options(o)
 	o.OnBad = data.LeaveOut
 	problems, report, err := data.Load(file.Path, o)
 	if err != nil {
-		if strings.Contains(file.Path, ",") && len(report.Files) == 0 {
+		if strings.Contains(file.Path, ",") && len(report.Files) == 0 { // no such file: several may be meant
 			err = fmt.Errorf(`%w; several files are a list: ["a.jsonl", "b.jsonl"]`, err)
 		}
 		return nil, fmt.Errorf("train: data.train: %w", err)
@@ -74,12 +74,14 @@ func openFile(file TrainFile, o data.Options, c dataConfig, log *slog.Logger) (d
 			return nil, fmt.Errorf("train: data.role: problem %q: column %q: %w", problems[i].ID, c.Role, err)
 		}
 	}
+	// The order and the roles read their columns, so they are not unread.
 	report.Unread = slices.DeleteFunc(report.Unread, func(column string) bool { return column == strings.TrimPrefix(c.Curriculum, "-") || column == c.Role })
 	report.Log(log, file.Path)
 	return problems, nil
 }
 
-// dropLong drops problems whose prompt has more than rollout.max_prompt_tokens tokens.
+// dropLong drops problems whose prompt has more than rollout.max_prompt_tokens tokens, from parts itself. More than half of
+// a file is an error.
 func dropLong(c Config, parts []filePart, p *data.Prompter, log *slog.Logger) error {
 	most, longest, dropped, left := c.Rollout.MaxPromptTokens, 0, 0, 0
 	for i := range parts {
@@ -95,11 +97,12 @@ func dropLong(c Config, parts []filePart, p *data.Prompter, log *slog.Logger) er
 				kept = append(kept, q)
 			}
 		}
-		if n := len(problems) - len(kept); 2*n > len(problems) {
+		n := len(problems) - len(kept)
+		if 2*n > len(problems) {
 			return fmt.Errorf("train: %d of the %d prompts of %s are longer than rollout.max_prompt_tokens = %d: raise "+
 				"it, at most to the longest's %d tokens, or choose the problems with data.filter", n, len(problems), parts[i].File.Path, most, longest)
 		}
-		dropped, left = dropped+len(problems)-len(kept), left+len(kept)
+		dropped, left = dropped+n, left+len(kept)
 		parts[i].Problems = kept
 	}
 	if dropped > 0 {
@@ -109,32 +112,32 @@ func dropLong(c Config, parts []filePart, p *data.Prompter, log *slog.Logger) er
 }
 
 // measures says for each problem of the round whether the steps learned from its
-// responses, and returns the share of those that were graded from which they did not.
-func (r *round) measures(c Config) (of []measure, idle float64) {
-	of = make([]measure, len(r.problems))
-	k, asked := len(r.responses())/len(r.problems), 0.0
+// responses, and returns which share of the problems with a graded response they did not learn from.
+func (r *round) measures(c Config) (of []measure, idleShare float64) {
+	of = make([]measure, len(r.problems)) // all unmeasured
+	k, graded, idle := len(r.responses())/len(r.problems), 0.0, 0.0
 	for i := range of {
-		graded, group := r.graded(i*k, (i+1)*k)
-		if len(graded) == 0 {
+		rollouts, group := r.gradedAmong(i*k, (i+1)*k)
+		if len(rollouts) == 0 {
 			continue
 		}
-		asked++
-		_, kept := slices.BinarySearch(r.kept, graded[0])
-		switch {
-		case kept && learnsFrom(group, c):
+		graded++
+		_, inSteps := slices.BinarySearch(r.trained, rollouts[0]) // a group is trained on as a whole, or not at all
+		if inSteps && learnsFrom(group, c) {
 			of[i] = taught
 			continue
-		case len(graded) > 1:
-			of[i] = flat
+		}
+		if len(rollouts) > 1 { // a single one says nothing of the problem
+			of[i] = untaught
 		}
 		idle++
 	}
-	return of, idle / asked
+	return of, idle / graded
 }
 
 // learnsFrom says whether the steps learn from a group: from a teacher, or from the
 // advantages of tokens that they do not mask. Where the objective compares responses with
-// each other, those must not all be equal.
+// each other, their advantages must not all be equal.
 func learnsFrom(group []objectives.Trajectory, c Config) bool {
 	needs, first := objectives.NeedsOf(c.Objective.Settings), group[0].Advantage
 	equal := !slices.ContainsFunc(group, func(t objectives.Trajectory) bool { return t.Advantage != first || t.TokenAdvantage != nil })

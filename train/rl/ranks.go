@@ -13,7 +13,7 @@ import (
 // and receives the other ranks' responses: then all have the same round, and compute the
 // same advantages and batches. The Stepper distributes each batch among them again.
 
-// mine says whether a problem, by its number, is this rank's to sample. Neighbours, which
+// mine says whether a problem, by its number in the round, is this rank's to sample. Neighbours, which
 // may be equally hard, go to different ranks.
 func (r *roller) mine(problem int) bool {
 	return problem%r.ranks.Size() == r.ranks.Rank()%r.ranks.Size()
@@ -31,7 +31,8 @@ type sampled struct {
 	Stats    sampler.Stats
 }
 
-// gather completes a round of which each rank has sampled its share, or failed to do so.
+// gather completes a round of which each rank has sampled its share, or failed to do so: it fills in the
+// rollouts of other ranks, and adds up the statistics of all. An error of one rank is returned on all of them.
 func (r *roller) gather(rollouts []rollout, stats *sampler.Stats, failed error) error {
 	if r.ranks.Size() == 1 {
 		return failed
@@ -47,7 +48,7 @@ func (r *roller) gather(rollouts []rollout, stats *sampler.Stats, failed error) 
 		return err
 	}
 	for i := range rollouts {
-		x, from := &rollouts[i], rollouts[i].Problem%len(all)
+		x, from := &rollouts[i], rollouts[i].Problem%len(all) // the rank that sampled it, as mine says
 		if len(all[from].Rollouts) == 0 {
 			return fmt.Errorf("train: rank %d has sampled too few responses", from)
 		}
@@ -66,14 +67,15 @@ type evaluated struct {
 	Ungraded  *eval.UngradedError
 }
 
-// gatherResponses gives all ranks the responses that each has added in an evaluation that
-// ended with an error, or with nil.
+// gatherResponses adds to the responses of an evaluation those that other ranks have sampled; added are this rank's own,
+// which are there already, and err is what its evaluation ended with. An UngradedError is returned on all ranks too,
+// with the responses of all counted, but only after all responses are added.
 func (r *roller) gatherResponses(err error, added []eval.Response, to *eval.Responses) error {
 	if r.ranks.Size() == 1 {
 		return err
 	}
 	own := evaluated{Responses: added}
-	if errors.As(err, &own.Ungraded) {
+	if errors.As(err, &own.Ungraded) { // it is sent beside the responses
 		err = nil
 	}
 	all, err := ranks.GatherAll(r.ranks, own, errors.Join(err, r.grades.exchange()))
@@ -96,7 +98,7 @@ func (r *roller) gatherResponses(err error, added []eval.Response, to *eval.Resp
 			}
 		}
 	}
-	if ungraded != nil {
+	if ungraded != nil { // a nil pointer would not be a nil error
 		return ungraded
 	}
 	return nil

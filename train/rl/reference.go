@@ -12,16 +12,16 @@ import (
 // A reference is the model with which objectives compare the policy: another model, or
 // the policy at the beginning of training.
 type reference struct {
-	other   *policy.Policy // nil if it is the policy of the beginning
-	weights *models.Weights
-	ring    *runtime.Ring
-	learner *runtime.Learner
+	other   *policy.Policy   // another model or adapter; nil if it is the policy of the beginning
+	weights *models.Weights  // the copy of that policy's weights, and
+	ring    *runtime.Ring    // their ring; nil with an adapter, since the policy's ring has the weights
+	learner *runtime.Learner // scores with the reference
 }
 
 // newReference opens the reference of a run: the model of model.reference, or else the
-// present policy. If the policy has an adapter, its weights do not change, so the
-// reference is the ring without the adapter, or with the adapter that the run continues
-// as it was. Close it even after an error.
+// present policy, of whose weights it makes a copy. If the policy has an adapter, its weights
+// do not change, so the reference is the policy's ring without the adapter, or with the adapter
+// that the run continues as it was. Close it even after an error.
 func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *reference, err error) {
 	r = &reference{}
 	ring, o := policy.Ring, runtime.LearnerOptions{ScoreOnly: true}
@@ -31,7 +31,7 @@ func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *referen
 	case c.LoRA.Adapter != "":
 		r.other, err = policy.WithAdapter(c.LoRA.Adapter)
 	case policy.Adapter != nil:
-		o.ScoreOnly, o.Base = false, true
+		o.Base = true
 	default:
 		err = r.copy(env, policy)
 	}
@@ -46,8 +46,8 @@ func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *referen
 	return r, err
 }
 
-// open opens another model, which must have the policy's tokens and room for its
-// sequences.
+// open opens another model as r.other. It must have the policy's tokens and room for its
+// sequences, and to follow the policy the same tensors.
 func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (err error) {
 	if r.other, err = policy.Open(env, policy.Options{Path: c.Model.Reference, DType: c.Model.DType}); err != nil {
 		return err
@@ -84,12 +84,12 @@ func sameTokens(policy, other *policy.Policy) error {
 	return nil
 }
 
-// copy copies the weights of a policy.
+// copy makes a ring of a copy of a policy's weights.
 func (r *reference) copy(env *runtime.Env, policy *policy.Policy) (err error) {
 	if err := env.Download(policy.Weights); err != nil {
 		return err
 	}
-	defer env.Forget(policy.Weights)
+	defer env.Forget(policy.Weights) // only the host's copy
 	if r.weights, err = models.NewWeights(policy.Weights.Layout); err != nil {
 		return err
 	}

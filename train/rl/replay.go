@@ -49,14 +49,14 @@ type replayTrajectory struct {
 	Gradient string `json:"gradient,omitempty"`
 }
 
-// Replay computes the step of a failure again on a policy that has the weights
-// before it. The objective has the settings of the run and, where it keeps one,
-// its state before the step.
+// Replay computes the step of a failure again, without its update, on a policy that has
+// the weights before it. The objective has the settings of the run and, where it keeps one,
+// its state before the step. Where the gradient of the batch is not finite, Replay also
+// computes the gradient of each trajectory alone.
 func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Policy, o objectives.Objective) (Replay, error) {
 	out := Replay{Round: f.Round, Step: f.Step, Reason: f.Reason}
 	stepper, err := learn.New(env, policy.Ring, learn.Options{
-		// The norm of the gradients is the optimizer's to compute.
-		Optimizer:   adamw.Default(),
+		Optimizer:   adamw.Default(), // which computes the norm of the gradients; nothing is updated
 		Temperature: f.Temperature, Passes: train.PassesOf(policy, f.MicroTokens, objectives.NeedsOf(o).Apart),
 		EntropyGradient: objectives.NeedsOf(o).EntropyGradient,
 	})
@@ -64,14 +64,14 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 		return out, err
 	}
 	defer stepper.Close()
-	if err := stepper.CheckWeights(); err != nil {
+	if err := stepper.CheckWeights(); err != nil { // the first cause, so it is found first
 		out.Found = append(out.Found, err.Error())
 	}
-	b, step := f.batch(o)
+	b, step := f.batches(o)
 	report, err := stepper.Gradients(ctx, step, func(s learn.Scores) (learn.Loss, error) {
 		setScores(b, s)
-		x, _, err := weigh(o, f.Objective, b, s)
-		return x, err
+		loss, _, err := weigh(o, f.Objective, b, s)
+		return loss, err
 	})
 	var found *learn.NonfiniteError
 	if err != nil && !errors.As(err, &found) {
@@ -85,7 +85,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 		out.GradNorm = metrics.Exact{report.GradNorm}
 		return out, nil
 	}
-	inGradient := report.Loss.LogProb != nil && report.Loss.Check() == nil
+	inGradient := report.Loss.LogProb != nil && report.Loss.Check() == nil // the loss and the weights were finite
 	for i, k := range found.Sequences {
 		found.Sequences[i] = f.Trajectories[k].Rollout
 	}
@@ -121,8 +121,8 @@ func (o ObjectiveConfig) Restore(checkpoint string, p *policy.Policy) error {
 	return nil
 }
 
-// batch is the failure's batch as the objective and as the Stepper take it.
-func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
+// batches is the failure's batch as the objective and as the Stepper take it.
+func (f Failure) batches(o objectives.Objective) (objectives.Batch, learn.Batch) {
 	needs := objectives.NeedsOf(o)
 	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, Apart: needs.Apart}
 	for _, x := range f.Trajectories {
@@ -142,7 +142,7 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 }
 
 // compare puts the trajectories of a report into figures, and says whether their
-// log-probs have the bits of the failure's.
+// log-probs have the bits of the failure's; all NaN count as the same.
 func (f Failure) compare(r learn.Report) (out []replayTrajectory, same bool) {
 	same = true
 	for i, x := range f.Trajectories {
@@ -154,10 +154,10 @@ func (f Failure) compare(r learn.Report) (out []replayTrajectory, same bool) {
 			y.Nonfinite += countNonfinite(r.Loss.LogProb[i])
 		}
 		out = append(out, y)
+		if logp == nil { // the response was left out
+			continue
+		}
 		for pos, v := range x.LogProb {
-			if logp == nil { // the response was left out
-				break
-			}
 			if pos >= len(logp) || math.Float64bits(v) != math.Float64bits(logp[pos]) && !(math.IsNaN(v) && math.IsNaN(logp[pos])) {
 				same = false
 			}
@@ -166,17 +166,17 @@ func (f Failure) compare(r learn.Report) (out []replayTrajectory, same bool) {
 	return out, same
 }
 
-// gradientOf names the first tensor whose gradient from one trajectory, number i
-// of the batch, is not finite; "" if none is.
-func gradientOf(ctx context.Context, s *learn.Stepper, one []runtime.Sequence, x learn.Loss, i int) (string, error) {
-	if len(x.LogProb[i]) == 0 {
+// gradientOf names the first tensor whose gradient from one trajectory alone, number i of the batch,
+// is not finite; "" if none is. alone has its sequence, and loss the weights of the whole batch.
+func gradientOf(ctx context.Context, s *learn.Stepper, alone []runtime.Sequence, loss learn.Loss, i int) (string, error) {
+	if len(loss.LogProb[i]) == 0 { // it has no tokens
 		return "", nil
 	}
-	b := learn.Batch{Sequences: one, Weights: x.LogProb[i : i+1]}
-	if x.Entropy != nil {
-		b.EntropyWeights = x.Entropy[i : i+1]
+	b := learn.Batch{Sequences: alone, Weights: loss.LogProb[i : i+1]}
+	if loss.Entropy != nil {
+		b.EntropyWeights = loss.Entropy[i : i+1]
 	}
-	_, err := s.Gradients(ctx, b, nil)
+	_, err := s.Gradients(ctx, b, nil) // nil: the batch has its weights
 	if found, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		return found.Tensor, nil
 	}

@@ -19,7 +19,8 @@ import (
 	"onering/train/rundir"
 )
 
-// Plan implements train.Task: it states which settings decide the run, what it saves, and when it stops.
+// Plan implements train.Task: it states which settings decide the run, what it saves, and when it stops. The data of
+// streams decide it by their digest, which takes the place of their path.
 func (t *trainer) Plan() train.Plan {
 	c, decides := t.Config, decisive(t.Config)
 	for _, s := range t.learner.streams {
@@ -32,7 +33,7 @@ func (t *trainer) Plan() train.Plan {
 		Saving: train.Saving{Rounds: c.Train.SaveEvery, Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes,
 			KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
 		Stopping:  c.Train.Stopping,
-		Objective: c.Objective.Name, Settings: decides, Former: former(), Names: objectiveKeys(c),
+		Objective: c.Objective.Name, Settings: decides, Former: formerValues(), Names: objectiveKeys(c),
 		Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
 		Facts:  t.facts(), Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
 	}
@@ -52,9 +53,9 @@ func (c Config) CheckData(checkpoint string, p *data.Prompter, log *slog.Logger)
 	return err
 }
 
-// former returns the values of settings that checkpoints of older versions lack: the
+// formerValues returns the values of settings that checkpoints of older versions lack: the
 // defaults.
-func former() map[string]string {
+func formerValues() map[string]string {
 	c := Default()
 	c.Objective.Settings, c.Reward.Rule = nil, nil // the run may have another objective and reward
 	values := decisive(c)
@@ -63,10 +64,11 @@ func former() map[string]string {
 }
 
 // Renew gives the settings in the run.toml of an earlier version the keys and values of
-// today: what the host keeps was two switches, gradients could be summed in 16 bits, and passes
-// could keep a part of each layer.
+// today: what the host keeps was two switches (optimizer.offload, and for weights too
+// optimizer.offload_weights), gradients could be summed in 16 bits, and passes could keep a part of
+// each layer.
 func Renew(run settings.Source) (now settings.Source) {
-	offload := map[bool]string{false: "none", true: "moments"}
+	offload := map[bool]string{false: "none", true: "moments"} // by the value of optimizer.offload
 	if settings.Find("optimizer.offload_weights", run).Value == true {
 		offload = map[bool]string{false: "all", true: "all"}
 	}
@@ -81,7 +83,7 @@ func Renew(run settings.Source) (now settings.Source) {
 		if on, ok := s.Value.(bool); ok && s.Path() == "optimizer.offload" {
 			s.Value = offload[on]
 		}
-		if s.Path() != "optimizer.gradients" && s.Path() != "optimizer.offload_weights" {
+		if s.Path() != "optimizer.gradients" && s.Path() != "optimizer.offload_weights" { // these keys are no more
 			now = append(now, s)
 		}
 	}
@@ -89,10 +91,10 @@ func Renew(run settings.Source) (now settings.Source) {
 }
 
 // decisive returns the settings that decide the course of a run, by key: all except those
-// for its length, for saving, and for places of files.
+// for its length, for saving, and for places of files. The objective's are by the names of its fields.
 func decisive(c Config) map[string]string {
 	values := train.Values(&c)
-	if several, ok := c.Reward.Rule.(*reward.Combined); ok {
+	if several, ok := c.Reward.Rule.(*reward.Combined); ok { // reward.name is empty then
 		var names []string
 		for _, p := range several.Parts {
 			names = append(names, p.As)
@@ -111,7 +113,8 @@ func decisive(c Config) map[string]string {
 	for _, key := range []string{"step_seconds", "episode_seconds", "at_once"} {
 		delete(values, "environment."+key)
 	}
-	// Waiting for a grader does not change its answers. The objective's settings follow.
+	// Waiting for a grader does not change its answers. The objective's settings follow in another form: as their
+	// values are, and not as the run file states them.
 	maps.DeleteFunc(values, func(key, _ string) bool {
 		words := strings.Split(key, ".")
 		return slices.Contains([]string{"objective", "eval", "distributed", "output"}, words[0]) || words[0] == "reward" &&
@@ -157,9 +160,9 @@ func (c environmentConfig) Describe() string {
 	if c.Name == "single" {
 		return ""
 	}
-	whole := Default()
-	whole.Environment = c
-	values := decisive(whole)
+	run := Default() // decisive takes a whole Config
+	run.Environment = c
+	values := decisive(run)
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if name, own := strings.CutPrefix(key, "environment."); own {
@@ -173,9 +176,9 @@ func (c environmentConfig) Describe() string {
 // extraction, which eval.Settings.Extract states.
 func (c RewardConfig) Describe() string {
 	text := func(c RewardConfig) string {
-		whole, list := Default(), []string(nil)
-		whole.Reward = c
-		for _, s := range settings.Sections(&whole) {
+		run, list := Default(), []string(nil) // Sections takes a whole Config
+		run.Reward = c
+		for _, s := range settings.Sections(&run) {
 			for _, f := range s.Fields {
 				if section, ok := strings.CutPrefix(s.Name+".", "reward."); ok {
 					list = append(list, fmt.Sprintf("%s%s=%v", section, f.Key, f.Value))
@@ -184,11 +187,11 @@ func (c RewardConfig) Describe() string {
 		}
 		return strings.Join(list, " ")
 	}
-	plain := Default().Reward
-	if rule, err := reward.WithExtract(plain.Rule, reward.Extract(c.Rule)); err == nil {
-		plain.Rule = rule
+	usual := Default().Reward // with c's rule of extraction, so that this makes no difference
+	if rule, err := reward.WithExtract(usual.Rule, reward.Extract(c.Rule)); err == nil {
+		usual.Rule = rule
 	}
-	if s := text(c); s != text(plain) {
+	if s := text(c); s != text(usual) {
 		return s
 	}
 	return ""
@@ -211,8 +214,9 @@ func eachField(v reflect.Value, visit func(f reflect.StructField, v reflect.Valu
 // depend on it.
 const roundsKey = "train.rounds"
 
-// Restore implements train.Task: it refuses changes that the checkpoint cannot bear, and takes up the order of
-// problems, the learner and an unfinished round.
+// Restore implements train.Task: it refuses changes of settings that the checkpoint cannot bear, and takes up the order
+// of problems, the learner, an unfinished round and the schedules. What was measured of other problems than the
+// present ones is not taken up.
 func (t *trainer) Restore(from train.Checkpoint) error {
 	s, dir := from.State, from.Dir
 	for _, c := range from.Changed {
@@ -243,22 +247,23 @@ func (t *trainer) Restore(from train.Checkpoint) error {
 	return t.restoreClock(from)
 }
 
-// restoreClock continues the schedules from their old place if the number of rounds has changed
-// since a checkpoint. A learning rate that has fallen to 0 allows no further training.
+// restoreClock takes up the place of the schedules. If the number of rounds has changed since the
+// checkpoint, the schedules go on from the share that is done, and end with the new last round. A
+// learning rate that has fallen to 0 allows no further training.
 func (t *trainer) restoreClock(from train.Checkpoint) error {
 	c, l, s := t.Config, t.learner, from.State
-	l.clock.since, l.clock.share = s.ScheduleSince, s.ScheduleDone
+	l.clock.changedAt, l.clock.doneThen = s.ScheduleSince, s.ScheduleDone
 	was, err := strconv.Atoi(s.Settings[roundsKey]) // older checkpoints lack it
 	if err != nil || was == c.Train.Rounds {
 		return nil
 	}
-	old := clock{rounds: was, since: s.ScheduleSince, share: s.ScheduleDone}
-	share := old.done(s.Round, t.round) // t.round is the round in progress, nil between rounds
-	l.clock.since, l.clock.share = elapsed(s.Round, t.round), share
+	old := clock{rounds: was, changedAt: s.ScheduleSince, doneThen: s.ScheduleDone}
+	done := old.done(s.Round, t.round) // t.round is the round in progress, nil between rounds
+	l.clock.changedAt, l.clock.doneThen = elapsed(s.Round, t.round), done
 	switch {
 	case c.Optimizer.Shape == "constant":
 		return nil
-	case share == 1 && c.Optimizer.Floor == 0 && c.Train.Rounds > was:
+	case done == 1 && c.Optimizer.Floor == 0 && c.Train.Rounds > was:
 		return fmt.Errorf("train: resume: the schedule of %s (optimizer.schedule = %q) came to its end, a learning "+
 			"rate of 0, with round %d: further rounds would change nothing; give them a rate with optimizer.schedule = "+
 			"\"constant\" or an optimizer.floor above 0, or begin a new run from the checkpoint with model.path", from.Dir, c.Optimizer.Shape, was)
@@ -280,9 +285,10 @@ func shapesRound(key string) bool {
 // A clock says how far the schedules of a run have come. They advance evenly over its
 // rounds, or over the remaining ones after their number changed.
 type clock struct {
-	rounds       int
-	steps        float64 // as many as the configuration says
-	since, share float64 // number of finished rounds at the change, and the share of the schedules then
+	rounds    int
+	steps     float64 // as many as the configuration says
+	changedAt float64 // number of finished rounds when rounds was changed last; 0 if never
+	doneThen  float64 // share of the schedules that was over then
 }
 
 // total estimates how many optimizer steps the run takes in all, from its rounds so far: an
@@ -301,7 +307,7 @@ func (c clock) done(rounds int, r *round) float64 {
 	if now >= end {
 		return 1
 	}
-	return c.share + (1-c.share)*(now-c.since)/(end-c.since)
+	return c.doneThen + (1-c.doneThen)*(now-c.changedAt)/(end-c.changedAt)
 }
 
 // elapsed counts rounds; the current round counts by its steps.

@@ -34,13 +34,13 @@ type roller struct {
 	player    *environment.Player // nil where a response is a single turn
 	objective objectives.Objective
 	decoders  []*runtime.Decoder
-	lanes     sampler.Lanes   // lanes of the decoders
+	lanes     sampler.Lanes   // the decoders, and how many of them sample at the same time
 	options   sampler.Options // how responses are sampled
 	grades    *book           // Trainer.Begin opens it; nil if there is nothing to record
 }
 
-// newRoller opens the training problems and the decoder. maxTokens is the most tokens of
-// prompt and response that a slot has to hold.
+// newRoller opens the training problems, and divides the slots that this rank can fill among decoders, which sample
+// at the same time. maxTokens is the most tokens of prompt and response that a slot has to hold.
 func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	group, env, policy := s.Ranks, s.Policy.Env, s.Policy
 	template, err := c.Model.PromptTemplate()
@@ -62,22 +62,22 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	if err != nil {
 		return nil, err
 	}
-	share := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size()
-	slots := min(c.Rollout.Slots, share*c.sampled())
+	ownPrompts := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size() // most prompts of a round that this rank samples
+	slots := min(c.Rollout.Slots, ownPrompts*c.samplesPerPrompt())
 	player := c.Environment.Player(prompter, policy.Model.EOS)
-	// the arrival of observations varies from run to run
+	// Observations arrive at other times in each run, so which sequences are decoded together must not matter.
 	c.Rollout.Invariant = c.Rollout.Invariant || player != nil
-	each := make([]int, max(1, min(env.Lanes(policy.Ring, slots), share)))
+	slotsOf := make([]int, max(1, min(env.Lanes(policy.Ring, slots), ownPrompts))) // of each decoder
 	if player.Driver() != nil {
-		each = each[:1] // programs use one server
+		slotsOf = slotsOf[:1] // programs use one server
 	}
-	for i := range each {
-		each[i] = slots*(i+1)/len(each) - slots*i/len(each)
+	for i := range slotsOf {
+		slotsOf[i] = slots*(i+1)/len(slotsOf) - slots*i/len(slotsOf)
 		if c.Rollout.Invariant {
-			each[i]++ // see sampler.Invariant
+			slotsOf[i]++ // for the companion of sampler.Invariant
 		}
 	}
-	decoders, err := env.NewDecoders(policy.Ring, each, policy.MaxTokens(maxTokens))
+	decoders, err := env.NewDecoders(policy.Ring, slotsOf, policy.MaxTokens(maxTokens))
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	grading.Player, grading.Invariant = player, c.Rollout.Invariant
 	return &roller{
 		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(), reward: c.Reward.Rule,
-		grading: grading, greedy: c.sampled() - c.Rollout.SamplesPerPrompt, player: player, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
+		grading: grading, greedy: c.samplesPerPrompt() - c.Rollout.SamplesPerPrompt, player: player, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
 		options: options,
 	}, nil
 }
@@ -108,15 +108,15 @@ func (r *roller) Release() {
 	}
 }
 
-// roll samples and grades round n, from 0, of these problems. progress is called with each graded response,
-// and explain adds the cause to an error of sampling.
+// roll samples and grades round n, from 0, of these problems: its own share of them, and then it waits for those of
+// the other ranks, so all ranks must call it. progress is called after each graded response, and explain adds the cause
+// to an error of sampling.
 func (r *roller) roll(ctx context.Context, n int, problems []data.Problem, progress func(), explain func(error) error) (*round, error) {
 	rollouts, stats, err := r.sample(ctx, problems, n, progress)
 	if err != nil {
 		err = explain(err)
 	}
-	// write the other ranks' grades even if the round ends here
-	failed := r.grades.exchange()
+	failed := r.grades.exchange() // the other ranks' grades are written even if the round ends here
 	if err == nil {
 		err = failed
 	}
@@ -136,13 +136,13 @@ func (r *roller) prepare(made *round, n int) error {
 	if r.config.Environment.Advantages == "turn" {
 		made.compareTurns(r.config.Rollout.SamplesPerPrompt, r.objective)
 	}
-	made.batches = r.batches(n, made.kept)
+	made.batches = r.batches(n, made.trained)
 	return made.checkGraded(r.objective)
 }
 
-// sampled is how many responses to each problem are sampled: K, and a greedy one if the
+// samplesPerPrompt is how many responses to each problem are sampled: K, and a greedy one if the
 // objective compares with it.
-func (c Config) sampled() int {
+func (c Config) samplesPerPrompt() int {
 	if objectives.NeedsOf(c.Objective.Settings).Greedy {
 		return c.Rollout.SamplesPerPrompt + 1
 	}
@@ -150,15 +150,15 @@ func (c Config) sampled() int {
 }
 
 // sample samples responses to each of this rank's problems of round n, and has those to
-// a problem graded together. The rollouts are in the order of the problems, then of the
-// samples, whatever the schedule; those of other ranks have no response. Greedy ones
-// come last, one for each problem.
+// a problem graded together; progress is called after each. The rollouts are in the order of the problems,
+// then of the samples, whatever the schedule; those of other ranks have no response. Greedy ones come last, one
+// for each problem. Where the environment could not open the episodes of a problem, its responses are empty and skipped.
 func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
 	c := r.config.Rollout
 	var tasks []reward.Task
 	k, each := c.SamplesPerPrompt, c.SamplesPerPrompt+r.greedy
-	at := func(problem, sample int) int { // index in out of each rollout
-		if sample == k {
+	indexOf := func(problem, sample int) int { // of a rollout in out
+		if sample == k { // the greedy one
 			return len(problems)*k + problem
 		}
 		return problem*k + sample
@@ -166,18 +166,18 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	out := make([]rollout, len(problems)*each)
 	for i, q := range problems {
 		for j := range each {
-			out[at(i, j)] = rollout{Problem: i, Sample: j}
+			out[indexOf(i, j)] = rollout{Problem: i, Sample: j}
 		}
 		if !r.mine(i) {
 			continue
 		}
-		id := uint64(n*c.PromptsPerRound + i)
+		id := uint64(n*c.PromptsPerRound + i) // number of the prompt in the run, which with the seed decides the draws
 		task, failed, err := r.open(ctx, q, id)
 		if err != nil {
 			return nil, sampler.Stats{}, err
 		}
 		for j := range each {
-			x := &out[at(i, j)]
+			x := &out[indexOf(i, j)]
 			x.PromptText, x.Prompt = task.Prompt, task.Request.Prompt
 			if failed != nil {
 				x.Response, x.Failed, x.Score = []int32{}, true, reward.Score{Skip: true, Reason: failed.Error()}
@@ -188,17 +188,17 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 			tasks = append(tasks, task)
 		}
 	}
-	if len(tasks) == 0 {
+	if len(tasks) == 0 { // more ranks than prompts, or no episode could be opened
 		return out, sampler.Stats{}, ctx.Err()
 	}
 	grading := r.grading
-	grading.Journal = r.grades.at(n, fmt.Sprint("round ", n+1))
+	grading.Journal = r.grades.journal(n, fmt.Sprint("round ", n+1))
 	stats, err := grading.Sample(ctx, r.lanes, r.options, tasks, func(g reward.Graded) error {
-		x := &out[at(tasks[g.Request].Number, g.Sample)]
+		x := &out[indexOf(tasks[g.Request].Number, g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Kept = g.Kept
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
-		x.Observed, x.Earned, x.Failed = g.Observed, g.Outcome.Rewards, g.Outcome.Failed != nil
+		x.Observed, x.TurnRewards, x.Failed = g.Observed, g.Outcome.Rewards, g.Outcome.Failed != nil
 		x.setSegments(g, r.prompter.Tokenizer)
 		progress()
 		return nil
@@ -206,13 +206,14 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	return out, stats, err
 }
 
-// open returns the task of a problem with its prompt. If an environment could not open an
-// episode, the task has failed; err ends the run.
+// open returns the task of a problem with its prompt; id is the prompt's number in the run. If an environment could not
+// open an episode, or opens it with too long a prompt, failed says why: the problem has no responses in this round, and
+// the task has a prompt for its line in rollouts/. err ends the run.
 func (r *roller) open(ctx context.Context, q data.Problem, id uint64) (t reward.Task, failed, err error) {
 	t, err = r.grading.Task(ctx, r.prompter, environment.Start{Problem: q, Seed: r.options.Seed<<32 + id})
 	var opening *environment.OpeningError
 	switch most := r.config.Rollout.MaxPromptTokens; {
-	case errors.As(err, &opening) && ctx.Err() == nil:
+	case errors.As(err, &opening) && ctx.Err() == nil: // after an interrupt it has not failed
 		t.Prompt, t.Request.Prompt, err = r.prompter.Prompt(q) // a rollout without a prompt could not be read
 		return t, opening, err
 	case err == nil && len(t.Request.Prompt) > most:
@@ -221,16 +222,16 @@ func (r *roller) open(ctx context.Context, q data.Problem, id uint64) (t reward.
 	return t, nil, err
 }
 
-// batches cuts the kept rollouts of round n into optimizer steps, in an order that
-// follows from the seed and the round. It shuffles single rollouts, or the groups of one
-// prompt.
-func (r *roller) batches(n int, kept []int) [][]int {
+// batches cuts the rollouts of round n that are trained on, in ascending order, into optimizer steps, once for each epoch,
+// in an order that follows from the seed and the round. It shuffles single rollouts, or with train.shuffle = "prompts" the
+// groups of one prompt.
+func (r *roller) batches(n int, trained []int) [][]int {
 	c := r.config.Train
 	order := rand.New(rand.NewPCG(uint64(c.Seed), uint64(n)))
-	var groups [][]int
-	for i, j := range kept {
+	var groups [][]int // what stays together
+	for i, j := range trained {
 		k := r.config.Rollout.SamplesPerPrompt
-		if i == 0 || c.Shuffle != "prompts" || j/k != kept[i-1]/k {
+		if i == 0 || c.Shuffle != "prompts" || j/k != trained[i-1]/k {
 			groups = append(groups, nil)
 		}
 		groups[len(groups)-1] = append(groups[len(groups)-1], j)

@@ -29,8 +29,9 @@ type round struct {
 	sequences    []runtime.Sequence      // by rollout
 	updates      []rundir.Update         // by rollout; empty before its first step
 	stats        sampler.Stats
-	groups, flat int              // number of groups with rewards to compare, and of those with equal rewards
-	kept         []int            // indices of rollouts that are trained on
+	groups       int              // number of groups with rewards to compare
+	equalGroups  int              // how many of them have equal rewards
+	trained      []int            // indices of rollouts that are trained on, sorted
 	batches      [][]int          // the rollouts of each optimizer step
 	steps        []metrics.Record // records of finished optimizer steps
 	rescored     bool             // old log-probs are the learner's, not the sampler's
@@ -41,16 +42,17 @@ type round struct {
 type rollout struct {
 	Problem int // index into the round's problems
 	Sample  int // sample number, from 0
-	// Part marks an earlier segment of an episode whose history was rewritten. Such
-	// rollouts come after all others, and share the advantage of their episode.
-	Part bool
+	// EarlierSegment marks an earlier segment of an episode whose history was rewritten; the
+	// episode's own rollout is its last segment. Such rollouts come after all others, and share
+	// the advantage of their episode.
+	EarlierSegment bool
 	graded
 	Teachers [][]float64 // the log-probs of the teachers that streams have
 }
 
-// responses are the rollouts without earlier segments of episodes.
+// responses are the rollouts without earlier segments of episodes: one for each sample.
 func (r *round) responses() []rollout {
-	if i := slices.IndexFunc(r.rollouts, func(x rollout) bool { return x.Part }); i >= 0 {
+	if i := slices.IndexFunc(r.rollouts, func(x rollout) bool { return x.EarlierSegment }); i >= 0 {
 		return r.rollouts[:i]
 	}
 	return r.rollouts
@@ -65,7 +67,7 @@ type graded struct {
 	LogProb, Entropy []float64          // per response token, as the sampler saw it
 	Kept             [][]int32          // per response token, the ids that the filters kept; see sampler.Response
 	Observed         []sampler.Observed // tokens in it that the policy did not sample
-	Earned           []float64          // the environment's reward for each turn, NaN if there is none
+	TurnRewards      []float64          // the environment's reward for each turn, NaN if there is none
 	Failed           bool               // why the environment could not continue
 	Text             string
 	Earlier          []sampler.Segment // earlier segments of the episode, until the round has them as rollouts
@@ -80,12 +82,12 @@ func (r *rollout) sequence() runtime.Sequence {
 	return s
 }
 
-// sequenceOf returns a prompt and a response, of which the policy's sampled tokens are
-// scored.
+// sequenceOf returns the tokens of a prompt and a response with what was observed in it, of
+// which those in response, the policy's, are scored.
 func sequenceOf(prompt, response []int32, observed []sampler.Observed) runtime.Sequence {
-	all, places := sampler.Response{IDs: response, Observed: observed}.Tokens()
+	all, sampledAt := sampler.Response{IDs: response, Observed: observed}.Tokens()
 	s := runtime.Sequence{Tokens: slices.Concat(prompt, all)}
-	for _, at := range places {
+	for _, at := range sampledAt {
 		at += len(prompt)
 		if n := len(s.Scored); n > 0 && s.Scored[n-1].To == at {
 			s.Scored[n-1].To++
@@ -106,13 +108,14 @@ func (r *round) streamed(rollouts []int) (list []streams.Rollout) {
 	return list
 }
 
-// newRound returns the round of k rollouts to each problem, and behind them in sampled a
-// greedy one to each if the objective compares with it.
+// newRound returns the round of the sampled rollouts: k to each problem, problem by problem, and
+// behind all of them a greedy one to each problem if the objective compares with it. Earlier
+// segments of episodes become rollouts of their own.
 func newRound(problems []data.Problem, sampled []rollout, k int) *round {
-	n := len(problems) * k
-	r := &round{problems: problems, rollouts: sampled[:n:n], greedy: sampled[n:]}
-	r.addParts()
-	n = len(r.rollouts)
+	responses := len(problems) * k
+	r := &round{problems: problems, rollouts: sampled[:responses:responses], greedy: sampled[responses:]} // capped: segments are appended
+	r.addEarlierSegments()
+	n := len(r.rollouts)
 	r.trajectories = make([]objectives.Trajectory, n)
 	r.sequences = make([]runtime.Sequence, n)
 	r.updates = make([]rundir.Update, n)
@@ -132,23 +135,23 @@ func (r *round) compareGroups(k int, o objectives.Objective) {
 	var indices [][]int
 	var groups [][]objectives.Trajectory
 	for g := range r.problems {
-		graded, group := r.graded(g*k, (g+1)*k)
+		rollouts, group := r.gradedAmong(g*k, (g+1)*k)
 		if r.comparable(g, group, objectives.NeedsOf(o).Group) {
-			indices, groups = append(indices, graded), append(groups, group)
+			indices, groups = append(indices, rollouts), append(groups, group)
 		}
 	}
 	r.groups = len(groups)
-	objectives.SetAdvantages(o, groups...)
+	objectives.SetAdvantages(o, groups...) // of copies of the trajectories
 	for g, group := range groups {
 		for i, j := range indices[g] {
 			r.trajectories[j] = group[i]
 			r.trajectories[j].Greedy = nil // a resumed round does not have it
 		}
 		if group[0].Degenerate && (len(group) > 1 || len(r.greedy) > 0) { // a single reward has no other to equal
-			r.flat++
+			r.equalGroups++
 		}
 		if objectives.Keep(o, group) {
-			r.kept = append(r.kept, indices[g]...)
+			r.trained = append(r.trained, indices[g]...)
 		}
 	}
 	r.shareAdvantages(k)
@@ -194,8 +197,8 @@ func components(s reward.Score) map[string]objectives.Component {
 	return parts
 }
 
-// graded returns the graded rollouts from first to end-1, and their trajectories.
-func (r *round) graded(first, end int) (rollouts []int, group []objectives.Trajectory) {
+// gradedAmong returns the indices of the graded rollouts from first to end-1, and copies of their trajectories.
+func (r *round) gradedAmong(first, end int) (rollouts []int, group []objectives.Trajectory) {
 	for i := first; i < end; i++ {
 		if !r.rollouts[i].Score.Skip {
 			rollouts, group = append(rollouts, i), append(group, r.trajectories[i])
@@ -204,8 +207,8 @@ func (r *round) graded(first, end int) (rollouts []int, group []objectives.Traje
 	return rollouts, group
 }
 
-// checkGraded refuses a round that cannot be learned from because hardly a response
-// has a grade.
+// checkGraded refuses a round in which no group has enough grades to learn from. The error
+// names one response that the reward skipped, and why.
 func (r *round) checkGraded(o objectives.Objective) error {
 	if r.groups > 0 {
 		return nil
@@ -234,13 +237,13 @@ func (r *round) compare(i int, logp []float64) {
 	}
 }
 
-// note records an optimizer step's figures of the rollouts of a batch, except those left
-// out. It does not overwrite the slices of earlier steps, since a checkpoint may be
+// note records an optimizer step's weights and changes of log-probs of the rollouts of a batch,
+// except those that the step left out, which have no log-probs in its report. It does not overwrite the slices of earlier steps, since a checkpoint may be
 // written from them in the background.
 func (r *round) note(batch []int, b objectives.Batch, report learn.Report) {
 	w := report.Loss.LogProb
 	for i, j := range batch {
-		if report.LogProb[i] == nil {
+		if report.LogProb[i] == nil { // left out
 			continue
 		}
 		x := &b.Trajectories[i]
@@ -253,9 +256,9 @@ func (r *round) note(batch []int, b objectives.Batch, report learn.Report) {
 	}
 }
 
-// metrics returns the figures of the finished round. answers says whether the reward
+// metrics returns the figures of the finished round. findsAnswers says whether the reward
 // looks for answers in responses.
-func (r *round) metrics(answers bool) metrics.Record {
+func (r *round) metrics(findsAnswers bool) metrics.Record {
 	var rewards, lengths, entropies []float64
 	truncated := 0.0
 	responses := r.responses()
@@ -274,22 +277,23 @@ func (r *round) metrics(answers bool) metrics.Record {
 	length, _ := metrics.Moments(lengths)
 	entropy, _ := metrics.Moments(entropies)
 	record := metrics.Record{}.With("reward", mean).With("reward_std", deviation).
-		With("frac_reward_zero_std", float64(r.flat)/float64(r.groups)).
-		With("groups_kept", float64(len(r.kept))/n).
+		With("frac_reward_zero_std", float64(r.equalGroups)/float64(r.groups)).
+		With("groups_kept", float64(len(r.trained))/n).
 		With("entropy", entropy).
 		With("response_length/mean", length).With("response_length/max", slices.Max(lengths)).
 		With("truncated_share", truncated/n)
-	record = append(record, r.gradeMetrics(answers)...).
+	record = append(record, r.gradeMetrics(findsAnswers)...).
 		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
 	return append(append(record, r.rewardMetrics()...), r.gap.Record()...).AppendSteps(r.steps)
 }
 
-// gradeMetrics returns how many responses have each status, as shares and as counts of
-// those that were not graded, the share of right ones, that of those without an answer among
-// those whose reward no environment told, and how many were skipped, which count for nothing
-// else.
-func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
-	counts, unanswered, skipped, told, judged, right := map[reward.Status]float64{}, 0.0, 0.0, 0.0, 0.0, 0.0
+// gradeMetrics returns figures of the grades: the share of responses that each status of the verifier
+// has, how many met an error or a limit of it, the share of right ones among those that were judged,
+// with findsAnswers the share of those without an answer among those whose reward the environment has
+// not told, and how many the reward skipped. Skipped responses count in no other figure.
+func (r *round) gradeMetrics(findsAnswers bool) (record metrics.Record) {
+	counts := map[reward.Status]float64{}
+	var unanswered, skipped, told, judged, right float64
 	responses := r.responses()
 	for i := range responses {
 		s := responses[i].Score
@@ -314,7 +318,7 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 		record = record.With("right_share", right/judged)
 	}
 	if n := float64(len(responses)) - skipped; n > 0 {
-		if answers && n > told {
+		if findsAnswers && n > told {
 			record = record.With("no_answer_share", unanswered/(n-told))
 		}
 		for _, s := range [...]reward.Status{reward.OK, reward.Limit, reward.Error} {
@@ -324,7 +328,7 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 	return record.With("verifier/errors", counts[reward.Error]).With("verifier/limits", counts[reward.Limit]).With("reward/skipped", skipped)
 }
 
-// rewardMetrics returns the means of the rewards' components and log figures, each
+// rewardMetrics returns the means of the rewards' components and of the figures that rewards have logged, each
 // over the responses that have it, and the mean reward of the greedy responses.
 func (r *round) rewardMetrics() (record metrics.Record) {
 	values := map[string][]float64{}
@@ -348,7 +352,8 @@ func (r *round) rewardMetrics() (record metrics.Record) {
 	return record
 }
 
-// lines yields the lines of the round's file in rollouts/.
+// lines yields the lines of the round's file in rollouts/. decode gives the text of tokens. Only the first line of a
+// problem has its columns and its greedy response.
 func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] {
 	return func(yield func(rundir.RolloutLine) bool) {
 		for i := range r.rollouts {
@@ -358,17 +363,18 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip,
 				Failed: x.Failed, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
-				PromptText: x.PromptText, PromptIDs: x.Prompt, Part: x.Part,
+				PromptText: x.PromptText, PromptIDs: x.Prompt, Part: x.EarlierSegment,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
 			for _, set := range x.Kept { // a checkpoint does not tell nil from empty
 				line.Kept = append(line.Kept, append([]int32{}, set...))
 			}
-			if x.Part {
+			if x.EarlierSegment { // it has no Text
 				all, _ := sampler.Response{IDs: x.Response, Observed: x.Observed}.Tokens()
 				line.Response = decode(all)
 			}
-			if len(x.Observed) > 0 || len(x.Response) > 0 && slices.ContainsFunc(x.Earned, func(e float64) bool { return !math.IsNaN(e) }) {
+			// A response of one turn has turns only where the environment has given a reward for it.
+			if len(x.Observed) > 0 || len(x.Response) > 0 && slices.ContainsFunc(x.TurnRewards, func(e float64) bool { return !math.IsNaN(e) }) {
 				x.addTurns(&line, decode)
 			}
 			if x.Sample == 0 {
@@ -404,28 +410,29 @@ func (r *round) greedyLine(problem int) *rundir.GreedyLine {
 	return line
 }
 
-// A roundNote is a metric of the line of a round.
-type roundNote struct {
+// A lineMetric is a metric in the terminal's line of a round.
+type lineMetric struct {
 	name, label, format string
 	least               float64 // below which it is not worth a place
 }
 
 // reasons are the shares that may explain a reward.
-var reasons = []roundNote{
+var reasons = []lineMetric{
 	{"truncated_share", "truncated", "%.2f", 0.005}, {"no_answer_share", "no answer", "%.2f", 0.005},
 	{"environment/failed_share", "failed", "%.2f", 0.005}, {"frac_reward_zero_std", "equal", "%.2f", 0.8},
 }
 
-// roundLine returns a round in a line that fits a terminal of 80 columns: as many of the
-// watched metrics as fit, in order of importance; what explains the reward comes first, the
-// largest share before the others. It omits metrics that the objective lacks, and small shares.
+// roundLine returns a round of so many rounds in a line that fits a terminal of 80 columns: as
+// many of the watched metrics as fit, in order of importance; behind the reward comes what
+// explains it, the largest share before the others. left is the time left, as text, or "". It
+// omits metrics that the record lacks, which are NaN, and those below their least.
 func roundLine(r metrics.Record, rounds int, left string) string {
 	line, end := fmt.Sprintf("round %d/%d", int(r.Float("round")), rounds), fmt.Sprintf("  %.2f s", r.Seconds())
 	if left != "" {
 		end += ", " + left
 	}
-	why := slices.SortedStableFunc(slices.Values(reasons), func(a, b roundNote) int { return cmp.Compare(r.Float(b.name), r.Float(a.name)) })
-	for _, m := range slices.Concat([]roundNote{{"reward", "reward", "%.3f", math.Inf(-1)}}, why, []roundNote{
+	why := slices.SortedStableFunc(slices.Values(reasons), func(a, b lineMetric) int { return cmp.Compare(r.Float(b.name), r.Float(a.name)) })
+	for _, m := range slices.Concat([]lineMetric{{"reward", "reward", "%.3f", math.Inf(-1)}}, why, []lineMetric{
 		{"response_length/mean", "length", "%.0f", 0},
 		{"entropy", "entropy", "%.3f", 0},
 		{"logp_gap_max", "logp gap", "%.1e", 1e-3},

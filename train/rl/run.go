@@ -12,7 +12,8 @@ import (
 	"onering/train/metrics"
 )
 
-// Begin implements train.Task: it opens the book of grades.
+// Begin implements train.Task: it opens the book of grades where a run that is resumed would not get the same grades or
+// answers again, and says that the steps go on if the run was resumed inside a round.
 func (t *trainer) Begin(at train.Position) (err error) {
 	if at.Inside {
 		t.beginLearning(at, len(t.round.steps))
@@ -25,11 +26,13 @@ func (t *trainer) Begin(at train.Position) (err error) {
 }
 
 // Next implements train.Task. A round is sampled, scored, learned in several steps and
-// finished; before the first, and after each, the run may be evaluated.
+// finished; before the first, and after each, the run may be evaluated. The run is Inside a round
+// from its scoring on; a sampled round that is not scored yet waits in t.round. A step that met NaN
+// or an infinity is not repeated but skipped, after a checkpoint was saved (see step).
 func (t *trainer) Next(at train.Position) train.Piece {
 	do := t.roll
 	switch {
-	case at.Inside && t.skip != nil:
+	case at.Inside && t.failed != nil:
 		do = t.skipStep
 	case at.Inside && len(t.round.steps) < len(t.round.batches):
 		do = t.step
@@ -45,12 +48,12 @@ func (t *trainer) Next(at train.Position) train.Piece {
 	return func(ctx context.Context) (train.Done, error) { return do(ctx, at) }
 }
 
-// roll samples the next round.
+// roll samples the next round into t.round. The position stays: the round is not saved before it is scored.
 func (t *trainer) roll(ctx context.Context, at train.Position) (train.Done, error) {
 	n, c := at.Round, t.Config
-	t.run.Clock.Take()
+	t.run.Clock.Take() // the round's times begin here
 	t.run.Clock.Enter(metrics.PhaseRollout)
-	t.run.Observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", t.roller.count(c.Rollout.PromptsPerRound)*c.sampled())
+	t.run.Observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", t.roller.count(c.Rollout.PromptsPerRound)*c.samplesPerPrompt())
 	problems := t.roller.problems.Round(n)
 	r, err := t.roller.roll(ctx, n, problems, func() { t.run.Observer.Advance(1) }, func(err error) error {
 		if _, prompt, failed := t.roller.prompter.Prompt(problems[0]); failed == nil && ctx.Err() == nil {
@@ -90,12 +93,13 @@ func (t *trainer) beginLearning(at train.Position, from int) {
 	t.run.Observer.Begin(fmt.Sprintf("round %d/%d: learn", at.Round+1, t.Config.Train.Rounds), "steps", len(t.round.batches)-from)
 }
 
-// step takes the next optimizer step of the round, and finishes one that has begun.
+// step takes the next optimizer step of the round, and finishes it even if ctx is cancelled meanwhile. If the step met NaN
+// or an infinity and train.on_nonfinite is "skip", it only asks for a checkpoint, and skipStep follows at the same position.
 func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
 	record, err := t.learner.step(context.WithoutCancel(ctx), t.round, t.round.batches[len(t.round.steps)], at)
 	if failed := (*failedStep)(nil); errors.As(err, &failed) {
 		if err = t.nonfinite(failed, at); err == nil {
-			t.skip = failed
+			t.failed = failed
 			return train.Done{At: at, Save: train.Now}, nil // replaying the step takes the weights before it
 		}
 	}
@@ -105,16 +109,16 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 	return t.stepDone(at, record, err)
 }
 
-// skipStep leaves the step out that was not finite.
+// skipStep leaves the step out that was not finite, t.failed, and counts it.
 func (t *trainer) skipStep(_ context.Context, at train.Position) (train.Done, error) {
-	failed, l := t.skip, t.learner
-	t.skip = nil
+	failed, l := t.failed, t.learner
+	t.failed = nil
 	l.skipped++
 	t.log.Warn("an optimizer step is skipped", "step", at.Step+1, "skipped", l.skipped, "limit", t.Config.Train.SkipLimit, "reason", t.reported(failed, at))
 	return t.stepDone(at, metrics.Record{}.With("skipped", l.skipped).With("reason", failed.err.What), nil)
 }
 
-// stepDone records a step that was taken or has failed.
+// stepDone records a step that was taken or skipped, at the position before it; err is an error of taking it.
 func (t *trainer) stepDone(at train.Position, record metrics.Record, err error) (train.Done, error) {
 	round := at.Round + 1
 	at.Step++
@@ -132,7 +136,8 @@ func (t *trainer) stepDone(at train.Position, record metrics.Record, err error) 
 	return done, nil
 }
 
-// finishRound writes the round's rollouts and record.
+// finishRound writes the round's rollouts, returns its record and what to say of it, tells the order of problems what the
+// round has taught, and forgets the round.
 func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done, error) {
 	memory.GiveBack(t.run.Policy.Weights.Parameters(), t.run.Stepper)
 	if err := t.run.Folder.WriteRollouts(at.Round+1,
@@ -144,22 +149,22 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 	if t.roller.player != nil {
 		record = append(record, t.round.episodes()...)
 	}
-	measures, idle := t.round.measures(t.Config)
-	seen := t.evidence(idle)
+	measures, idleShare := t.round.measures(t.Config)
+	seen := t.evidence(idleShare)
 	t.roller.problems.Learned(measures)
 	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.run.Clock.Take()...)
 	t.summary.addRound(record)
 	left := metrics.Left(t.summary.seconds, at.Round+1, t.Config.Train.Rounds)
 	say := []string{roundLine(record, t.Config.Train.Rounds, left)}
-	if right := doctor.Right(t.round.steps); at.Round == 0 && right != "" {
-		say = append(say, right)
+	if reassurance := doctor.Right(t.round.steps); at.Round == 0 && reassurance != "" {
+		say = append(say, reassurance)
 	}
 	t.round = nil
 	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Seen: seen, Say: say}, nil
 }
 
-// evaluate runs the suites before the first round, after the last one and as often as
-// train.eval_every says.
+// evaluate runs the suites before the first round, after the last one, also where the run stops early, and as often as
+// train.eval_every says; elsewhere it only moves the position on, so that a due checkpoint is saved.
 func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	n, c := at.Round, t.Config.Train
 	done := train.Done{At: train.Position{Round: n, Step: at.Step, Evaluated: true}, Save: train.IfDue}
@@ -174,7 +179,7 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 		return done, err
 	}
 	t.summary.addEvaluation(e)
-	if len(e.Results) > 0 {
+	if len(e.Results) > 0 { // there are suites, and all responses have a grade
 		done.Record, done.Score, done.Say = e.record(), e.mean(), e.lines()
 	}
 	return done, nil

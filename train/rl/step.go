@@ -56,7 +56,8 @@ type ScoredRow struct {
 	Kept  [][]int32    `json:"kept"`
 }
 
-// Sequence returns the row as a Learner of a policy reads it.
+// Sequence returns the row as a Learner of a policy reads it. With turns, response_ids are the tokens of all authors, and
+// kept has a set for each of them.
 func (row ScoredRow) Sequence(p *policy.Policy) (runtime.Sequence, error) {
 	if len(row.Turns) > 0 && row.ResponseIDs == nil {
 		return runtime.Sequence{}, errors.New(`"turns" are parts of "response_ids", which must be given: they are the "ids" of a line of rollouts, and its "response" is not all the policy's`)
@@ -74,17 +75,17 @@ func (row ScoredRow) Sequence(p *policy.Policy) (runtime.Sequence, error) {
 		return s, err
 	}
 	var observed []sampler.Observed
-	at := 0
+	sampled := 0 // number of the policy's tokens so far
 	for _, t := range row.Turns {
 		if t.Author == rundir.Policy {
-			at += t.To - t.From
+			sampled += t.To - t.From
 		} else {
-			observed = append(observed, sampler.Observed{At: at, IDs: ids[t.From:t.To]})
+			observed = append(observed, sampler.Observed{At: sampled, IDs: ids[t.From:t.To]})
 		}
 	}
 	s = sequenceOf(s.Tokens[:len(s.Tokens)-len(ids)], rundir.Sampled(row.Turns, ids), observed)
 	s.Kept = rundir.Sampled(row.Turns, row.Kept)
-	if len(s.Kept) == 0 && len(row.Kept) > 0 {
+	if len(s.Kept) == 0 && len(row.Kept) > 0 { // Sampled returns nothing for a list of another length
 		return s, fmt.Errorf("%d sets in \"kept\" for %d response tokens", len(row.Kept), len(ids))
 	}
 	return s, s.Check()
@@ -99,7 +100,8 @@ type WeighedRow struct {
 	Weights *[]float64 `json:"weights"`
 }
 
-// Add adds a row to the batch.
+// Add adds a row to the batch. An episode has a weight for every token, which must be 0 for those of
+// the environment; the batch gets only the policy's.
 func (o *Step) Add(p *policy.Policy, row WeighedRow) error {
 	s, err := row.Sequence(p)
 	if err != nil {
@@ -135,7 +137,8 @@ type stepReport struct {
 	Tokens   int     `json:"tokens"` // tokens of the responses
 }
 
-// Take takes the step and writes the requested results.
+// Take computes the gradients of the batch and writes those that StepFiles asks for; then, unless the step is dry, it
+// updates the weights of p, and writes them and the optimizer's state as the folder o.Out.
 func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, err error) {
 	o.Optimizer, o.MaxGradNorm = o.Update.Rule, o.Update.MaxGradNorm
 	stepper, err := learn.New(p.Env, p.Ring, o.Options)
@@ -147,16 +150,16 @@ func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, e
 		o.Log.Warn("the adapter's lora_dropout is not applied: gradients are those without dropout", "lora_dropout", a.Dropout)
 	}
 	optimizer := stepper.Optimizer()
-	kept := slices.Collect(maps.Values(optimizer.State))
+	moments := slices.Collect(maps.Values(optimizer.State))
 	if o.State != "" {
 		if err := readState(o.State, optimizer); err != nil {
 			return report, fmt.Errorf("--state: %w", err)
 		}
-		if err := p.Env.Upload(kept...); err != nil {
+		if err := p.Env.Upload(moments...); err != nil {
 			return report, err
 		}
 	}
-	r, err := stepper.Gradients(ctx, o.batch, nil)
+	r, err := stepper.Gradients(ctx, o.batch, nil) // nil: the batch has its weights
 	if err != nil {
 		return report, err
 	}
@@ -176,11 +179,11 @@ func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, e
 		return report, err
 	}
 	trained := p.Ring.Trained()
-	if err := p.Env.Download(append(kept, trained)...); err != nil {
+	if err := p.Env.Download(append(moments, trained)...); err != nil {
 		return report, err
 	}
 	return report, p.Save(o.Out, trained, models.F32, func(d *files.Draft) error {
-		text, err := json.Marshal(stepState{1, optimizer.Updates, p.Base()})
+		text, err := json.Marshal(stepState{stateVersion, optimizer.Updates, p.Base()})
 		if err == nil {
 			err = d.WriteFile(filepath.Join("state", stateFile), files.Content(append(text, '\n')))
 		}
@@ -195,6 +198,8 @@ func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, e
 // the files of a state folder. Those of a checkpoint have the same names.
 const stateFile = "state.json"
 
+const stateVersion = 1
+
 // A stepState is the content of a state folder besides the optimizer's state.
 type stepState struct {
 	Version int        `json:"version"`
@@ -202,7 +207,7 @@ type stepState struct {
 	Base    *lora.Base `json:"base,omitempty"` // the model of an adapter, if it is known
 }
 
-// readState reads the optimizer's state out of a folder of an earlier step.
+// readState reads the optimizer's state, in the host's memory, out of a folder of an earlier step.
 func readState(dir string, o *runtime.Optimizer) error {
 	path := filepath.Join(dir, stateFile)
 	text, err := files.ReadIn(path, 1<<20)
@@ -213,8 +218,8 @@ func readState(dir string, o *runtime.Optimizer) error {
 	if err := strict.JSON(text, &s); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if s.Version != 1 || s.Updates < 0 || s.Updates > math.MaxInt32 {
-		return fmt.Errorf("%s: version %d with %d updates; this program reads version 1", path, s.Version, s.Updates)
+	if s.Version != stateVersion || s.Updates < 0 || s.Updates > math.MaxInt32 {
+		return fmt.Errorf("%s: version %d with %d updates; this program reads version %d", path, s.Version, s.Updates, stateVersion)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.State)) {
 		if err := o.State[name].LoadFile(filepath.Join(dir, name+".safetensors")); err != nil {

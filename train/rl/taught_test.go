@@ -23,16 +23,16 @@ func TestTaught(t *testing.T) {
 		want            measure
 	}{
 		{"different rewards", "grpo", []float64{0, 1}, nil, false, false, taught},
-		{"equal rewards", "grpo", []float64{1, 1}, nil, false, false, flat},
+		{"equal rewards", "grpo", []float64{1, 1}, nil, false, false, untaught},
 		{"equal sums of parts that differ", "gdpo", []float64{2, 2}, equalSums, false, false, taught},
-		{"equal sums where only sums count", "grpo", []float64{2, 2}, equalSums, false, false, flat},
-		{"equal parts", "gdpo", []float64{2, 2}, []map[string]objectives.Component{part(1, 0), part(1, 0)}, false, false, flat},
-		{"a group that is left out", "dapo", []float64{0, 0}, nil, false, false, flat},
-		{"a mean that is not positive", "maxrl", []float64{-1, 0}, nil, false, false, flat},
+		{"equal sums where only sums count", "grpo", []float64{2, 2}, equalSums, false, false, untaught},
+		{"equal parts", "gdpo", []float64{2, 2}, []map[string]objectives.Component{part(1, 0), part(1, 0)}, false, false, untaught},
+		{"a group that is left out", "dapo", []float64{0, 0}, nil, false, false, untaught},
+		{"a mean that is not positive", "maxrl", []float64{-1, 0}, nil, false, false, untaught},
 		{"a mean that is positive", "maxrl", []float64{0, 1}, nil, false, false, taught},
 		{"rewards below 0", "rloo", []float64{-1, 0}, nil, false, false, taught},
 		{"truncated", "grpo", []float64{0, 1}, nil, true, false, taught},
-		{"truncated and masked", "grpo", []float64{0, 1}, nil, true, true, flat},
+		{"truncated and masked", "grpo", []float64{0, 1}, nil, true, true, untaught},
 		{"a teacher", "opd", []float64{0, 0}, nil, false, false, taught},
 		{"one response of two that are compared with the round", "reinforcepp", []float64{0, 0, 1, 1}, nil, false, false, taught},
 	} {
@@ -61,7 +61,7 @@ func TestTaught(t *testing.T) {
 		r := newRound(make([]data.Problem, len(sampled)/2), sampled, 2)
 		r.compareGroups(2, o)
 		of, idle := r.measures(c)
-		if of[0] != x.want || (idle == 1) != (x.want == flat) {
+		if of[0] != x.want || (idle == 1) != (x.want == untaught) {
 			t.Errorf("%s with %s: measure %d, want %d; share %v", x.name, x.objective, of[0], x.want, idle)
 		}
 	}

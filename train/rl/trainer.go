@@ -28,14 +28,14 @@ type trainer struct {
 	grades    *book // Begin opens it; nil if there is nothing to record
 	summary   Summary
 
-	round *round      // the round in progress, or one that is not scored yet; else nil
-	skip  *failedStep // the next step, which is to be left out
+	round  *round      // the round in progress, or one that is not scored yet; else nil
+	failed *failedStep // the next step, which was not finite and is to be left out; else nil
 }
 
 var _ train.Task = (*trainer)(nil)
 
-// NewOn opens everything a run needs and checks that it fits together. The run
-// folder is made by Run. Of several ranks all call it, and then Run.
+// NewOn opens everything a run needs on the policy of s, and checks that it fits together; after an error everything
+// is closed but the policy. The run folder is made by Run. Of several ranks all call it, and then Run.
 func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 			opened.Close()
 		}
 	}()
-	limit := c.longest()
+	limit := c.longest() // tokens of prompt and response
 	if m := p.Model.MaxPositions; m > 0 && limit > m {
 		log.Warn("responses are cut where the model's positions end", "because", "the model's "+p.Model.Context(), "max_prompt_tokens",
 			c.Rollout.MaxPromptTokens, "max_new_tokens", limit-c.Rollout.MaxPromptTokens)
@@ -72,15 +72,17 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 	return opened, err
 }
 
-// ready prepares the reward and the environment, and asks whether they can begin.
+// ready tells the reward which template the prompts have, asks the reward, the objective and the environment whether they
+// can begin, and logs where responses have to state their answers.
 func ready(ctx context.Context, c Config, log *slog.Logger) error {
 	template, err := c.Model.PromptTemplate()
 	if err != nil {
 		return err
 	}
 	reward.SetTemplate(c.Reward.Rule, template.Name)
-	there := func(ctx context.Context) error { return reward.Ready(ctx, c.Environment.Settings) }
-	if err := errors.Join(reward.Ready(ctx, c.Reward.Rule), reward.Ready(ctx, c.Objective.Settings), c.Environment.InTime(ctx, there)); err != nil {
+	environmentReady := func(ctx context.Context) error { return reward.Ready(ctx, c.Environment.Settings) }
+	err = errors.Join(reward.Ready(ctx, c.Reward.Rule), reward.Ready(ctx, c.Objective.Settings), c.Environment.InTime(ctx, environmentReady))
+	if err != nil {
 		return err
 	}
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
@@ -95,7 +97,7 @@ func ready(ctx context.Context, c Config, log *slog.Logger) error {
 
 // Preflight does what a run does before it samples, but for opening the model: it asks the
 // reward and the environment whether they can begin, and opens the problems and the suites,
-// whose prompts p makes.
+// whose prompts p makes. It warns of what the data and the settings alone show.
 func Preflight(ctx context.Context, c Config, p *data.Prompter, log *slog.Logger) (err error) {
 	defer func() { err = errors.Join(err, reward.Close(c.Reward.Rule), reward.Close(c.Environment.Settings)) }()
 	if err := ready(ctx, c, log); err != nil {
@@ -105,7 +107,7 @@ func Preflight(ctx context.Context, c Config, p *data.Prompter, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	_, suites, err := openSuites(c.Eval, c.Reward.Rule)
+	_, suites, err := openSuites(c.Eval, c.Reward.Rule) // err is returned at the end: the warnings come in any case
 	facts := doctor.Facts{Settings: train.Values(&c), Steps: c.steps(), Data: problems.faults(suites, c.Data.Prompt)}
 	for _, f := range doctor.New(facts).Begin() {
 		log.Warn(f.Text, "cause", f.Cause)
@@ -136,9 +138,9 @@ func (t *trainer) Close() {
 		t.roller.close()
 	}
 	if t.learner != nil {
-		for _, r := range append(t.learner.teachers, t.learner.reference) {
-			if r != nil {
-				r.close()
+		for _, scoring := range append(t.learner.teachers, t.learner.reference) {
+			if scoring != nil {
+				scoring.close()
 			}
 		}
 	}
@@ -171,7 +173,8 @@ type suiteScore struct {
 	After    float64  `json:"after"`
 }
 
-// Run trains for Config.Train.Rounds rounds and writes the run folder; see train.Run.
+// Run trains for Config.Train.Rounds rounds and writes the run folder; see train.Run. After an error the
+// summary has what the run has recorded so far.
 func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	t.summary = Summary{Folder: t.Config.Output.Dir}
 	end, err := t.run.Do(ctx, t, resume)

@@ -24,7 +24,7 @@ func TestTurnAdvantages(t *testing.T) {
 		}
 		sum := 0.0
 		for _, e := range earned {
-			x.Earned = append(x.Earned, e)
+			x.TurnRewards = append(x.TurnRewards, e)
 			sum += e
 		}
 		x.Score = reward.Score{Value: sum}

@@ -17,10 +17,10 @@ func TestAddTurns(t *testing.T) {
 		authors string
 		rewards []float64 // the rewards of the turns that have one
 	}{
-		{graded{Response: []int32{1, 2}, Earned: []float64{1}}, "p", []float64{1}},
-		{graded{Response: []int32{1, 2, 3}, Earned: []float64{math.NaN(), 1}, Observed: []sampler.Observed{{At: 2}}}, "pp", []float64{1}},
-		{graded{Response: []int32{1, 2}, Earned: []float64{0.5}, Observed: []sampler.Observed{{At: 2, IDs: []int32{7}}}}, "pe", []float64{0.5}},
-		{graded{Response: []int32{1, 2, 3}, Earned: []float64{0.5, 1, math.NaN()}, Observed: []sampler.Observed{{At: 1, IDs: []int32{7, 8}}, {At: 2, IDs: []int32{9}}}}, "pepep", []float64{0.5, 1}},
+		{graded{Response: []int32{1, 2}, TurnRewards: []float64{1}}, "p", []float64{1}},
+		{graded{Response: []int32{1, 2, 3}, TurnRewards: []float64{math.NaN(), 1}, Observed: []sampler.Observed{{At: 2}}}, "pp", []float64{1}},
+		{graded{Response: []int32{1, 2}, TurnRewards: []float64{0.5}, Observed: []sampler.Observed{{At: 2, IDs: []int32{7}}}}, "pe", []float64{0.5}},
+		{graded{Response: []int32{1, 2, 3}, TurnRewards: []float64{0.5, 1, math.NaN()}, Observed: []sampler.Observed{{At: 1, IDs: []int32{7, 8}}, {At: 2, IDs: []int32{9}}}}, "pepep", []float64{0.5, 1}},
 	} {
 		x := rollout{graded: c.rollout}
 		for i := range x.Response {

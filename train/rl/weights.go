@@ -72,7 +72,8 @@ func (t *weightsTrajectory) checkTurns() error {
 	return t.Turns.Check(len(t.LogProb))
 }
 
-// trajectory returns the response as an objective reads it.
+// trajectory returns the response as an objective reads it: without the tokens of an environment, whose turns
+// become states of the policy's.
 func (t weightsTrajectory) trajectory() objectives.Trajectory {
 	for _, list := range t.lists() {
 		*list = rundir.Sampled(t.Turns, *list)
@@ -82,7 +83,7 @@ func (t weightsTrajectory) trajectory() objectives.Trajectory {
 		Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage, SampleLogProb: t.SampleLogProb, IDs: rundir.Sampled(t.Turns, t.IDs), Truncated: t.Truncated,
 		SumPiSquared: t.SumPiSquared, Role: t.Role, Episode: t.Episode,
 	}
-	to := 0
+	to := 0 // in tokens of the policy
 	for _, x := range t.Turns {
 		if x.Author == rundir.Policy {
 			to += x.To - x.From
@@ -110,8 +111,8 @@ type weightsOutput struct {
 	State json.RawMessage `json:"state,omitempty"`
 }
 
-// ReadWeights reads the groups of `onering weights`. Unknown keys, missing ones and anything
-// after the object are errors.
+// ReadWeights reads the groups of `onering weights`. Unknown keys, missing ones, turns that do not cover the
+// lists of tokens, and anything after the object are errors.
 func ReadWeights(r io.Reader) (in weightsInput, err error) {
 	const want = `one object {"groups":[[{"reward","logp","old_logp"}]]}`
 	text, err := io.ReadAll(r)
@@ -141,7 +142,8 @@ func ReadWeights(r io.Reader) (in weightsInput, err error) {
 }
 
 // Weigh restores the state of o, if one is given, and evaluates o on the groups. The
-// output has o's state afterwards, and weights of the policy's tokens only.
+// output has o's state afterwards, if it keeps one, and weights of the policy's tokens
+// only; Widen adds those of an environment.
 func (in weightsInput) Weigh(o objectives.Objective) (out weightsOutput, err error) {
 	if len(in.State) > 0 && !bytes.Equal(in.State, []byte("null")) {
 		u, ok := o.(encoding.TextUnmarshaler)
@@ -185,8 +187,9 @@ func (in weightsInput) Widen(out weightsOutput) weightsOutput {
 	return out
 }
 
-// Print writes a table for people, one line per response. A dash means that the objective
-// lacks the quantity.
+// Print writes a table for people, one line per response, and the loss. A dash means that the objective
+// lacks the quantity. "top 10 %" is the share of the response's sum |w| that the tenth of its tokens
+// with the largest |w| has.
 func (out weightsOutput) Print(w io.Writer) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tab, "response\ttokens\tA\tf\teta*\tp\tESS\tr\tlog r\tclipped\ttop 10 %\t")
@@ -194,7 +197,7 @@ func (out weightsOutput) Print(w io.Writer) error {
 		for k, t := range group {
 			shares := t.GradientShares()
 			top := &shares[0]
-			if *top == 0 {
+			if *top == 0 { // no token has a gradient
 				top = nil
 			}
 			fmt.Fprintf(tab, "%d.%d\t%d", g, k, len(t.Weights))
