@@ -90,8 +90,8 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	grading.Player, grading.Invariant = player, c.Rollout.Invariant
 	return &roller{
 		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(), reward: c.Reward.Rule,
-		grading: grading, greedy: c.samplesPerPrompt() - c.Rollout.SamplesPerPrompt, player: player, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
-		options: options,
+		grading: grading, greedy: c.samplesPerPrompt() - c.Rollout.SamplesPerPrompt, player: player, objective: c.Objective.Settings,
+		decoders: decoders, lanes: lanes, options: options,
 	}, nil
 }
 
