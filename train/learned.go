@@ -37,7 +37,8 @@ func PassesOf(p *policy.Policy, micro int, apart bool) learn.Passes {
 	return learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, apart && p.Env.Device() == "cpu")
 }
 
-// FactsOf returns what is known of a policy that a run trains.
+// FactsOf returns what is known of a policy that a run trains: its sizes, and on a CPU the typical size of a
+// weight, which is the root of the mean square of some of them, else 0.
 func FactsOf(p *policy.Policy) doctor.Facts {
 	w, squares, n := p.Ring.Trained(), 0.0, 0
 	if p.Env.Device() == "cpu" && p.Env.Download(w) == nil {
@@ -57,7 +58,8 @@ type Learned struct {
 }
 
 // SaveTo adds weights and optimizer to a checkpoint, without copying: a device's arrays
-// are fetched as they are written. Parts of other ranks use memory that steps have freed.
+// are fetched as they are written. Where each rank updates a part, all must call it: the first one
+// gets the others' parts, in memory that steps have freed.
 // Weights are saved in the type of the model's config.json, an adapter in float32. An
 // error concerns this rank only.
 func (l Learned) SaveTo(snap *rundir.Snapshot) error {

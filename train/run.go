@@ -151,7 +151,7 @@ type summary struct {
 	Ending
 }
 
-// Do does the pieces of a task to the last one, and writes the run folder. With resume it
+// Do does the pieces of a task to the last one, and writes the run folder; all ranks call it. With resume it
 // continues from the folder's newest whole checkpoint, or from the beginning if there is
 // none yet.
 //
@@ -210,7 +210,8 @@ func (r *Run) together(steps ...func() error) error {
 	return nil
 }
 
-// pieces does the pieces that are left.
+// pieces does the pieces that are left. After each the ranks agree on its error, and the run may say something, stop
+// early by train.stop_when, or be saved; at the end it waits for the checkpoint that is being written.
 func (r *Run) pieces(ctx context.Context) error {
 	stopped := func() error { return errors.Join(ctx.Err(), r.saver.writer.Poll()) }
 	for next := r.next(); next != nil; next = r.next() {
@@ -226,7 +227,7 @@ func (r *Run) pieces(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if done.Record != nil && !r.at.Inside {
+		if done.Record != nil && !r.at.Inside { // records of steps inside a round are not shown
 			r.Observer.Record(done.Record)
 		}
 		for _, line := range done.Say {
@@ -256,7 +257,8 @@ func (r *Run) next() Piece {
 	return r.task.Next(r.at)
 }
 
-// piece does a piece. The piece counts as done even if its record cannot be written.
+// piece does a piece: it moves the position on, notes how good the model is, and writes the record and what is wrong by
+// it. The piece counts as done even if its record cannot be written.
 func (r *Run) piece(ctx context.Context, do Piece) (Done, error) {
 	done, err := do(ctx)
 	if err != nil {
@@ -299,7 +301,7 @@ func (r *Run) snapshot() (rundir.Snapshot, error) {
 		Round: r.at.Round, Step: r.at.Step, Inside: r.at.Inside, Evaluated: r.at.Evaluated,
 	}}
 	failed := r.task.Save(&s)
-	return s, errors.Join(failed, r.SaveTo(&s)) // the ranks exchange parts here
+	return s, errors.Join(failed, r.SaveTo(&s)) // the ranks exchange parts here, so it is called even after an error
 }
 
 // checkWeights ends the run unless all ranks have the same weights.

@@ -75,8 +75,10 @@ func newSaver(r *Run, folder *rundir.Folder, due Saving) *saver {
 	return &saver{due: due, writer: writer, run: r, saved: neverSaved, savedAt: r.Clock.Now()}
 }
 
-// after saves the run after a piece. Inside a round, and in a run without rounds, a
-// checkpoint that is still being written delays the next one.
+// after saves the run after a piece, as when says: now, while the run waits, or in the background if a
+// checkpoint is due. All ranks call it, and the first decides. Inside a round, and in a run without
+// rounds, a checkpoint that is still being written delays the next one. Nothing is saved at the
+// beginning of a run, or twice at a position.
 func (s *saver) after(at Position, when save) error {
 	switch {
 	case when == Never || s.saved == at || at.Round+at.Step == 0 && !at.Inside:

@@ -40,7 +40,8 @@ var (
 	stopsBeyond = regexp.MustCompile(`^(\S+)\s*(>=|<=)\s*(\S+)$`)
 )
 
-// rule reads the settings; it is nil without one.
+// rule reads the settings: "NAME stops rising" or "falling" has no bound, and a sign of -1 turns "falling" and "<="
+// into the other form. It is nil without train.stop_when.
 func (s Stopping) rule() (*stopRule, error) {
 	text := strings.TrimSpace(s.StopWhen)
 	r := &stopRule{text: text, sign: 1, times: max(1, s.StopAfter)}
@@ -118,7 +119,8 @@ func mainFigure(name string, record metrics.Record) bool {
 	return name == "loss" || strings.HasPrefix(name, "eval/") && strings.HasSuffix(name, "/pass@1")
 }
 
-// see notes a record that was written.
+// see notes a record that was written: whether its figure is the best so far, and how many values in a row have not
+// improved, or with a bound have reached it. Records without the figure count for nothing.
 func (r *stopRule) see(record metrics.Record) {
 	if kind := record.Get("kind"); r == nil || kind != "round" && kind != "eval" {
 		return

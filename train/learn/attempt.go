@@ -22,8 +22,9 @@ type attempt struct {
 	Report
 }
 
-// newAttempt divides the sequences of a batch into micro-batches, and decides whether each pass goes backward
-// on its own.
+// newAttempt deals the sequences of a batch to the ranks and cuts this rank's into micro-batches, and decides whether
+// each pass goes backward on its own: with weights that are known (weigh is nil), or where the batch says that a
+// sequence's weights depend on its own scores.
 func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
 	own := slices.DeleteFunc(s.own(a.owner), b.leavesOut)
@@ -44,7 +45,8 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	return a
 }
 
-// run leaves the gradients, summed over the ranks, and their norm.
+// run computes the gradients, summed over the ranks, in the learner's buffer, and their norm if there is an optimizer,
+// which also checks that they are finite. ErrOverflow is for the caller, who halves the loss scale.
 func (a *attempt) run(ctx context.Context) error {
 	compute := a.allForward
 	if a.perResponse {
@@ -62,13 +64,13 @@ func (a *attempt) run(ctx context.Context) error {
 	return err
 }
 
-// reduce sums the gradients that compute leaves over the ranks. All ranks return an error
-// if one of them fails; their gradients are then of no use.
+// reduce sums the gradients that compute leaves over the ranks, in part while compute still runs: final hands over
+// what is complete. All ranks return an error if one of them fails; their gradients are then of no use.
 func (a *attempt) reduce(compute func() error) error {
 	a.reduction = a.openReduction()
 	err := compute()
 	if r := a.reduction; r != nil {
-		a.Early = r.count
+		a.Early = r.count // the rest is handed over by finish
 	}
 	copied, lost := a.reduction.finish()
 	a.reduction = nil
@@ -80,15 +82,16 @@ func (a *attempt) reduce(compute func() error) error {
 }
 
 // passByPass computes the gradients from one micro-batch after the other: forward,
-// weights and backward of each before the next, so that memory holds a single pass.
+// weights and backward of each before the next, so that memory holds a single pass. Then it sets
+// the loss of the whole batch; where the objective gave the weights, it must give them again.
 func (a *attempt) passByPass(ctx context.Context) error {
-	used := a.Loss
+	used := a.Loss // the weights with which passes go backward: known ones, or set pass by pass
 	if a.weigh != nil {
 		used = Loss{LogProb: make([][]float64, len(a.owner)), Entropy: make([][]float64, len(a.owner))}
 	}
 	err := a.reduce(func() error {
 		a.learner.ZeroGradients()
-		// sequences that are not live come last
+		// Sequences that are not live come last and have no backward pass: the last pass is that of live ones.
 		last := len(a.micro) - 1
 		for last > 0 && !a.batch.live(a.micro[last][0]) {
 			last--
@@ -96,7 +99,7 @@ func (a *attempt) passByPass(ctx context.Context) error {
 		for i, group := range a.micro {
 			a.last = i == last
 			err := a.forwardAndBack(ctx, group, used)
-			if a.Scores.finite("", group) != nil {
+			if a.Scores.finite("", group) != nil { // err is of this; the explanation counts all such sequences
 				return a.explainScores(ctx, a.micro[i+1:])
 			}
 			if err != nil {
@@ -161,8 +164,10 @@ func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) er
 	return a.backward(p, group, loss)
 }
 
-// weighWhole asks for the loss of the whole batch, once all scores are known. The weights
-// must have the same bits as those used before.
+// weighWhole asks for the loss of the whole batch, once all scores are known and shared by the ranks.
+// The weights of tokens must have the same bits as used, those with which backward passes already
+// ran: otherwise the objective weighs responses jointly, although the batch says Apart, and the
+// error is errJoint, after which the step is computed again.
 func (a *attempt) weighWhole(used Loss) (err error) {
 	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
 		return err
@@ -184,12 +189,13 @@ func (a *attempt) weighWhole(used Loss) (err error) {
 	return nil
 }
 
-// sumKnown sets the loss of a batch whose weights are known. One rank adds the sums of
-// its micro-batches; several add by sequence, so that each gets the same sum.
+// sumKnown sets the loss of a batch whose weights are known: the sum of weight times log-prob. One
+// rank adds the sums of its micro-batches; several, whose micro-batches differ, share the log-probs
+// and add over all sequences, so that each gets the same sum.
 func (a *attempt) sumKnown() error {
 	groups := a.micro
 	if a.ranks.Size() > 1 {
-		groups = [][]int{numbers(len(a.LogProb))}
+		groups = [][]int{numbers(len(a.LogProb))} // one group of all
 	}
 	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
 		return err
@@ -231,7 +237,9 @@ func (a *attempt) allForward(ctx context.Context) error {
 	return a.reduce(func() error { return a.backwardAll(ctx, passes) })
 }
 
-// forwardAll sets the scores of the batch and the passes of its micro-batches.
+// forwardAll sets the scores of this rank's sequences and the passes of its micro-batches. Passes keep
+// the inputs of their layers for the backward pass as long as the budget of bytes lasts; the others'
+// layers are computed again.
 func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err error) {
 	a.observe(metrics.PhaseScore)
 	budget := keptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))

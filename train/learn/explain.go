@@ -8,8 +8,8 @@ import (
 	"onering/runtime"
 )
 
-// CheckWeights names the first of the ring's weights that is not finite, on the host or a
-// device.
+// CheckWeights returns an error that names the first of the ring's weights, or of its adapter's, that is not finite,
+// on the host or a device. It copies them to the host one after the other.
 func (s *Stepper) CheckWeights() error {
 	weights := []*models.Weights{s.ring.Weights}
 	if s.ring.Adapter != nil {
@@ -20,7 +20,7 @@ func (s *Stepper) CheckWeights() error {
 			return err
 		}
 		err := CheckWeights(w)
-		s.env.Forget(w)
+		s.env.Forget(w) // frees only the host's copy of what a device has
 		if err != nil {
 			return err
 		}
@@ -28,7 +28,7 @@ func (s *Stepper) CheckWeights() error {
 	return nil
 }
 
-// Explain adds the origin to a *NonfiniteError about scores: a weight, or the first layer
+// Explain adds the origin to a *NonfiniteError about scores, and returns err: a weight, or the first layer
 // whose output overflows. sequences are those that the error counts.
 func (s *Stepper) Explain(err error, sequences []runtime.Sequence) error {
 	if found, ok := errors.AsType[*NonfiniteError](err); ok && len(found.Sequences) > 0 {
@@ -37,8 +37,8 @@ func (s *Stepper) Explain(err error, sequences []runtime.Sequence) error {
 	return err
 }
 
-// Cause returns the origin of a sequence's scores that are not finite; "" if they are
-// finite.
+// Cause looks for the origin of a sequence's scores that are not finite, by a forward pass of it alone, and returns it
+// as text; "" if they are finite.
 func (s *Stepper) Cause(x runtime.Sequence) string {
 	if err := s.CheckWeights(); err != nil {
 		if at, ok := errors.AsType[*runtime.NotFiniteError](err); ok {

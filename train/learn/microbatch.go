@@ -32,8 +32,8 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 		x, y := groups[a], groups[b]
 		return cmp.Or(cmp.Compare(y.longest, x.longest), cmp.Compare(x.first, y.first), cmp.Compare(len(sequences[b].Tokens), len(sequences[a].Tokens)))
 	})
-	cut := func(apart int) (out [][]int, total int) {
-		sum, packed := 0, 0
+	cut := func(apart int) (out [][]int, total int) { // total: tokens that are computed, with prefixes once a micro-batch
+		sum, packed := 0, 0 // tokens of the last micro-batch, with prefixes each time and once
 		for i, s := range order {
 			n := len(sequences[s].Tokens)
 			adds := n
@@ -50,7 +50,7 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 		return out, total
 	}
 	out, total := cut(apart)
-	if apart > 0 && len(out) > 1 {
+	if apart > 0 && len(out) > 1 { // the smallest bound that gives as few micro-batches
 		least := sort.Search(apart-1, func(n int) bool {
 			more, _ := cut(n + 1)
 			return len(more) <= len(out)

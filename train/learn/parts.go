@@ -51,7 +51,7 @@ func (c *crew) owners(b Batch) []int {
 		}
 	}
 	groups := prefixGroups(b.Sequences, numbers(len(costs)), b.live)
-	together := make([]int, len(costs)) // the costs of each group, at its first sequence
+	together := make([]int, len(costs)) // the costs of each group, at its first sequence; 0 elsewhere
 	for i, g := range groups {
 		together[g.first] += costs[i]
 	}
@@ -104,13 +104,14 @@ func (c *crew) own(owner []int) (list []int) {
 	return list
 }
 
-// share gives this rank the scores of all sequences that are computed.
+// share fills x with the scores that other ranks have computed: owner says which rank has each
+// sequence's. Sequences that the batch leaves out keep nil.
 func (c *crew) share(owner []int, b Batch, x Scores) error {
 	if c.ranks.Size() == 1 {
 		return nil
 	}
 	for i, q := range b.Sequences {
-		if owner[i] != c.ranks.Rank() && !b.leavesOut(i) {
+		if owner[i] != c.ranks.Rank() && !b.leavesOut(i) { // Ranks.Share needs rows of the right length
 			n := q.Count()
 			x.LogProb[i], x.Entropy[i] = make([]float64, n), make([]float64, n)
 			if x.SumSquares != nil {
@@ -130,7 +131,8 @@ func (c *crew) sharded() bool {
 	return c.optimizer != nil && c.optimizer.Buckets() != nil
 }
 
-// shareWeights gives all ranks the weights that each has updated, as Programs read them.
+// shareWeights gives all ranks the weights that each has updated, as Programs read them, by their devices
+// where these are linked, else through the host. If all ranks update all weights, there is nothing to do.
 func (c *crew) shareWeights() error {
 	if !c.sharded() {
 		return nil
@@ -197,7 +199,8 @@ func (c *crew) state() (list []*models.Weights) {
 }
 
 // Collect gathers all weights on the first rank and, with state, the optimizer's state,
-// in the host's memory, for a checkpoint. Drop frees the parts of other ranks there.
+// in the host's memory, for a checkpoint. Drop frees the parts of other ranks there. All ranks
+// must call it; unless each of them updates a part, only the first does anything.
 func (c *crew) Collect(state bool) error {
 	w, first := c.ring.Trained(), c.ranks.Rank() == 0
 	var parts []*models.Weights
@@ -209,7 +212,7 @@ func (c *crew) Collect(state bool) error {
 		return c.env.Download(append(parts, w)...)
 	case !c.sharded():
 		return nil
-	case c.ranks.Size() == 1:
+	case c.ranks.Size() == 1: // sharded before the other ranks were lost
 		return errors.New("learn: the parts of what the optimizer updates that other ranks keep are gone with them: resume from the last checkpoint")
 	}
 	var err error
@@ -249,8 +252,8 @@ func (c *crew) ofFirst(w *models.Weights) []int {
 	return bounds
 }
 
-// Follow gives every rank the weights and the state that the first has, in the host's
-// memory, and all of them to their devices: after a checkpoint was read.
+// Follow gives every rank the weights that the first has in the host's memory, and the optimizer's state or its own
+// part of it, and all of them to their devices: after the first has read a checkpoint.
 func (c *crew) Follow() error {
 	w, ranks := c.ring.Trained(), c.ranks
 	all := c.ofFirst(w)

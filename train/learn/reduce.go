@@ -42,7 +42,7 @@ func EvenBuckets(elements, size, ranks int) (buckets [][]int) {
 type reduction struct {
 	*Stepper
 	left  [][]int // buckets, see Buckets, that were not handed over; the last is the next
-	count int     // number of elements that were passed on
+	count int     // number of elements that were handed over
 	tasks chan []int
 	done  chan error
 	err   error // error of copying from the device
@@ -110,8 +110,9 @@ func (r *reduction) onDevice(d Device, g *models.Weights, whole bool) (err error
 	return errors.Join(err, d.Wait())
 }
 
-// hand passes on the buckets whose elements are all at or above first, to which no later
-// pass adds.
+// hand hands the buckets to work whose elements are all at or above first, to which no later
+// pass adds: the backward pass goes from the last elements to the first. Where the sums are taken
+// in the host's memory it copies them there.
 func (r *reduction) hand(first int) {
 	for n := len(r.left); n > 0 && r.left[n-1][0] >= first; n = len(r.left) {
 		b := r.left[n-1]
@@ -131,8 +132,9 @@ func (s *Stepper) final(first int) {
 	}
 }
 
-// finish passes on the remaining buckets, waits for the sums and copies them to the
-// device. lost is the error if the ranks cannot reach each other.
+// finish hands over the remaining buckets, waits for the sums and copies them to this rank's
+// device: all of them, or if each rank updates a part its own. err is an error of copying, and lost
+// one of the ranks, which cannot reach each other. It does nothing on a nil reduction.
 func (r *reduction) finish() (err, lost error) {
 	if r == nil {
 		return nil, nil

@@ -13,7 +13,8 @@ func (s *Stepper) Score(ctx context.Context, sequences []runtime.Sequence) (Scor
 }
 
 // ScoreWith is Score with another learner, such as that of a reference policy, in
-// the Stepper's micro-batches.
+// the Stepper's micro-batches. Each rank computes its own sequences and gets the others' scores. If
+// memory runs out, all begin again with smaller micro-batches.
 func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences []runtime.Sequence) (Scores, error) {
 	owner := s.owners(Batch{Sequences: sequences})
 	for {
@@ -39,7 +40,8 @@ func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences [
 	}
 }
 
-// forward sets the scores of one micro-batch.
+// forward computes one micro-batch, group, puts its scores into out, and returns the pass, which the caller releases.
+// keep says that the pass keeps what its backward pass reads.
 func (s *Stepper) forward(ctx context.Context, l *runtime.Learner, sequences []runtime.Sequence, group []int, keep bool, out Scores) (*runtime.Pass, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

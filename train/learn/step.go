@@ -25,7 +25,7 @@ func (s *Stepper) Step(ctx context.Context, b Batch, weigh Weigh) (Report, error
 // When ctx ends it stops before the next micro-batch.
 func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, error) {
 	defer s.observe(metrics.PhaseOther)
-	if (weigh == nil) == (b.Weights == nil) {
+	if (weigh == nil) == (b.Weights == nil) { // both or neither
 		return Report{}, errors.New("learn: a step needs either a batch's weights or a function that weighs it")
 	}
 	if err := b.givenLoss().Check(); err != nil {
@@ -42,7 +42,7 @@ func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, 
 		case s.outcome(err) == outOfMemory:
 			s.limit.halve(err, "step", b.Number)
 		case s.outcome(err) == joint:
-			s.joint = true
+			s.joint = true // for later steps, too
 			s.options.Log.Warn("the objective says that it weighs each response by itself, but weights depend on the "+
 				"log-probs of other responses: it is asked for whole batches from here on, which takes more memory and time; objectivetest says where", "step", b.Number)
 		default:
@@ -86,7 +86,8 @@ func (s *Stepper) Update(rate float64) error {
 }
 
 // WithoutScale calls use with the gradients that Gradients has computed, in the
-// host's memory, divided by the loss scale and not clipped. Update may follow.
+// host's memory, divided by the loss scale and not clipped. Where there is a scale they are copies, so
+// Update may follow.
 func (s *Stepper) WithoutScale(use func([]models.Tensor) error) error {
 	g := s.learner.Gradients
 	if err := s.env.Download(g); err != nil {

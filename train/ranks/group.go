@@ -164,7 +164,8 @@ func (g *Group) AgreeOn(own error) error {
 	return err
 }
 
-// agreed returns what each rank gives, by rank, or what AgreeOn returns of their errors.
+// agreed returns what each rank gives, by rank, or what AgreeOn returns of their errors. A rank sends one message: a
+// byte for the kind of its error, and behind it what it gives, or the text of the error. The worst kind counts.
 func (g *Group) agreed(give []byte, own error) ([][]byte, error) {
 	if g.Size() == 1 {
 		return [][]byte{give}, own
@@ -267,7 +268,7 @@ func (g *Group) Context(parent context.Context) (ctx context.Context, end func()
 	// The ranks form a circle. Each sends the next a single notice: 1 to stop, or 0 at its end.
 	next, before := (g.Rank()+1)%g.Size(), (g.Rank()-1+g.Size())%g.Size()
 	over, done := make(chan struct{}), make(chan struct{}, 2)
-	alive, give := context.WithCancel(context.Background())
+	alive, give := context.WithCancel(context.Background()) // give gives up on the notices
 	go func() {
 		defer func() { done <- struct{}{} }()
 		word := []byte{0}

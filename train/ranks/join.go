@@ -41,19 +41,20 @@ func Join(ctx context.Context, version string, timeout float64) (*Group, error) 
 	return g, nil
 }
 
-// End ends this rank, when all ranks end with an error or with nil. If the ranks have
-// lost each other, the first one ends the remaining ones.
+// End ends this rank with the error of its run, or with nil, and returns the error for its exit: all ranks call it, and
+// wait for each other. If the ranks have lost each other, it does not return: Abort ends them all, the first
+// one after it has saved.
 func (g *Group) End(err error) error {
 	if g.world == nil {
 		return err
 	}
 	if lost := g.Lost(); lost != nil {
 		g.Abort(err)
-		return reportedByRank0{err}
+		return reportedByRank0{err} // not reached
 	}
 	closed := g.Close()
 	switch {
-	case err != nil && !g.First():
+	case err != nil && !g.First(): // all ranks have an error then
 		return reportedByRank0{err}
 	case err != nil:
 		return err
@@ -77,7 +78,7 @@ func Said(err error) (printed, elsewhere bool) {
 func Exit(code int) { mpi.Exit(code) }
 
 // InTurn calls f on one rank of each host, and then on the others, so that a download
-// happens once. All return an error if one rank does.
+// happens once. All ranks must call it, and all return an error if one rank does.
 func (g *Group) InTurn(f func() error) error {
 	local := 0
 	if g.world != nil {
@@ -85,7 +86,7 @@ func (g *Group) InTurn(f func() error) error {
 	}
 	for turn := range 2 {
 		var err error
-		if turn == min(local, 1) {
+		if turn == min(local, 1) { // the first of a host in turn 0, the others in turn 1
 			err = f()
 		}
 		if g.Size() == 1 {
