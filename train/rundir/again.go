@@ -16,8 +16,8 @@ import (
 	"onering/internal/strict"
 )
 
-// Around returns the newest checkpoint before a step of the run, and the oldest one after
-// it, with their states. For step 0 it draws a random step.
+// Around returns the newest checkpoint before a step of the run, and the oldest one with it or
+// after it, with their states and the step. For step 0 it draws a random step.
 func (f *Folder) Around(step int) (dirs []string, states [2]State, chosen int, err error) {
 	dirs, err = checkpoints(f.Dir)
 	if err != nil {
@@ -36,7 +36,7 @@ func (f *Folder) Around(step int) (dirs []string, states [2]State, chosen int, e
 	if step == 0 {
 		step = first + rand.IntN(last-first+1)
 	}
-	i, _ := slices.BinarySearch(steps, step)
+	i, _ := slices.BinarySearch(steps, step) // the first that is not before it
 	if i == 0 || i == len(steps) {
 		return nil, states, 0, fmt.Errorf("train: step %d does not lie between two checkpoints of %s: choose one from %d to %d", step, f.Dir, first, last)
 	}
@@ -83,7 +83,8 @@ func (f *Folder) copy(name, to string) error {
 }
 
 // Compare compares this run with a repetition in the folder again, from a checkpoint with the state from to the
-// checkpoint to. The error names the first difference. Times are not compared.
+// checkpoint to: the records, which this run may have more of, and every file that the repetition has written. The
+// error names the first difference. Times are not compared.
 func (f *Folder) Compare(again string, from State, to string) error {
 	was, err := f.recordsSince(from)
 	if err != nil {

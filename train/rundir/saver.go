@@ -70,7 +70,7 @@ func (s *Saver) Background(snap Snapshot) error {
 		return err
 	}
 	snap = s.stamp(snap)
-	if err := s.makeCopies(snap.Weights.Layout, 1+len(snap.Optimizer)); err != nil {
+	if err := s.makeCopies(snap.Weights.Layout, 1+len(snap.Optimizer)); err != nil { // 1: of the weights
 		s.Log.Warn("there is no memory for a copy of weights and moments: training waits for each checkpoint", "reason", err)
 		return s.write(snap)
 	}
@@ -114,8 +114,8 @@ func (s *Saver) stamp(snap Snapshot) Snapshot {
 	return snap
 }
 
-// copy puts copies of the weights and of the optimizer's state into the snapshot, those of
-// a device one after the other.
+// copy replaces the weights and the optimizer's state of the snapshot by copies in s.copies, which training does not change;
+// those of a device are fetched one after the other.
 func (s *Saver) copy(snap *Snapshot) error {
 	from := []*models.Weights{snap.Weights}
 	optimizer := make(map[string]*models.Weights)
@@ -135,7 +135,7 @@ func (s *Saver) copy(snap *Snapshot) error {
 	return nil
 }
 
-// makeCopies makes the memory for n copies of a layout, in place of another number of copies.
+// makeCopies makes the memory for n copies of a layout, in place of another number of copies. After an error there are none.
 func (s *Saver) makeCopies(l *models.Layout, n int) error {
 	if len(s.copies) == n {
 		return nil
@@ -162,7 +162,7 @@ func (s *Saver) closeCopies() {
 	s.copies = nil
 }
 
-// write writes a checkpoint of a snapshot into the run's folder, and removes old ones.
+// write writes a checkpoint of a snapshot into the run's folder, tells the Follower, and removes old checkpoints.
 func (s *Saver) write(snap Snapshot) error {
 	began := time.Now()
 	if err := s.Folder.check(); err != nil {
@@ -184,7 +184,8 @@ func (s *Saver) write(snap Snapshot) error {
 	return s.prune(dir)
 }
 
-// prune removes checkpoints that are neither among the last nor among the best ones. It never removes newest.
+// prune removes checkpoints that are neither among the last KeepLast nor among the best KeepBest ones, and that no Follower
+// needs. It never removes newest. With KeepLast of 0 it removes nothing.
 func (s *Saver) prune(newest string) error {
 	if s.KeepLast < 1 {
 		return nil
@@ -244,7 +245,7 @@ func Best(run string) string {
 	return ""
 }
 
-// Among says whether a model with this score would be among the best checkpoints.
+// Among says whether a model with this score would be among the best KeepBest checkpoints.
 func (s *Saver) Among(score float64) bool {
 	if s.Folder == nil || s.KeepBest < 1 {
 		return false
@@ -262,7 +263,8 @@ func (s *Saver) Among(score float64) bool {
 }
 
 // Rescue writes a snapshot outside of a run folder that cannot be written. It makes a run folder in the
-// system's folder for temporary files, with the readable part of the metrics, and returns its path.
+// system's folder for temporary files, with the configuration, the readable part of the metrics and
+// the checkpoint, and returns its path, also after an error of the checkpoint.
 func (s *Saver) Rescue(snap Snapshot) (string, error) {
 	snap = s.stamp(snap)
 	snap.written = nil // the other folder lacks most of it

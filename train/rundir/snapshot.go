@@ -111,7 +111,7 @@ func (s Snapshot) copyTo(to, w *models.Weights) error {
 	return nil
 }
 
-// drop gives back the pages of the host's memory that two tensors share.
+// drop gives back the host's memory of w if a device holds it: pages that two tensors share, which lending each one leaves.
 func (s Snapshot) drop(w *models.Weights) {
 	if s.Device != nil {
 		s.Device.Drop(w, 0, len(w.Data))
@@ -157,7 +157,9 @@ func hidden(dir, suffix string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+suffix)
 }
 
-// writeState fills state/ of the checkpoint that is being written, with the list of sums last.
+// writeState fills state/ of the checkpoint that is being written: the state, what the run has written elsewhere, the
+// unfinished round, the optimizer's state, the weights in float32 where the folder has them in dtype, of 16 bits, and last
+// the list of sums.
 func (s Snapshot) writeState(d *files.Draft, dtype models.DType) error {
 	if err := s.State.write(d.WriteFile); err != nil {
 		return err

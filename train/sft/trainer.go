@@ -64,8 +64,8 @@ type Summary struct {
 }
 
 // NewOn opens everything that a run needs and checks that it fits together. list are the
-// demonstrations, or those of the preferences (see data.LoadPreferences), and heldOut are of data.eval. The run folder is made by Run. Of several ranks all
-// call it, and then Run.
+// demonstrations, or those of the preferences (see data.LoadPreferences), and heldOut are of data.eval. The run folder is
+// made by Run. Of several ranks all call it, and then Run.
 func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*trainer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -115,8 +115,9 @@ func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstrati
 	return err
 }
 
-// missesTemplate says whether the model knows the responses to prompts that are texts better behind its
-// chat template than behind the prompts as they are learned. A few demonstrations show it.
+// missesTemplate finds that the model knows the responses to prompts that are texts better behind its
+// chat template than behind the prompts as they are learned, by the losses of a few demonstrations. It finds
+// nothing where they cannot be compared, and leaves errors to training, which meets them again.
 func (t *trainer) missesTemplate(bare *encoder, list []data.Demonstration) []doctor.Finding {
 	c := t.Config
 	c.Model.Template = "chat"
@@ -159,7 +160,8 @@ func (t *trainer) sets() []*set {
 	return []*set{t.learn, t.heldOut}
 }
 
-// split holds out a share of the units, each of which is so many demonstrations that belong together.
+// split holds out a share of the units, at least one, drawn by the seed. A unit is so many demonstrations in a row
+// that belong together.
 func split(list []data.Demonstration, together int, share float64, seed int64) (kept, heldOut []data.Demonstration, err error) {
 	all := len(list) / together
 	n := max(1, int(math.Round(share*float64(all))))
@@ -167,7 +169,7 @@ func split(list []data.Demonstration, together int, share float64, seed int64) (
 		return nil, nil, settings.About(fmt.Errorf("train: data.held_out = %v of %d demonstrations leaves none to learn from", share, all), "data.held_out")
 	}
 	chosen := make([]bool, all)
-	for _, i := range rand.New(rand.NewPCG(uint64(seed), math.MaxUint64)).Perm(all)[:n] {
+	for _, i := range rand.New(rand.NewPCG(uint64(seed), math.MaxUint64)).Perm(all)[:n] { // MaxUint64: not the number of a pass, as in batch
 		chosen[i] = true
 	}
 	for i, d := range list {
@@ -270,7 +272,8 @@ func (t *trainer) batch(step int) (examples []Example) {
 }
 
 // step takes the next optimizer step. Its loss is the mean of -log p over all learned
-// tokens of the batch, so w = -1/N. It finishes a step that has begun.
+// tokens of the batch, so w = -1/N, which is known before the forward pass; on preferences t.prefer
+// weighs the examples once their log-probs are known. It finishes a step even if ctx is cancelled.
 func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
 	if !t.stepsBegun {
 		t.run.Observer.Begin(t.name(), "steps", t.steps())
@@ -292,7 +295,7 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 		}
 	} else {
 		for k := range examples {
-			b.Live = append(b.Live, k%t.unitSize < t.responses)
+			b.Live = append(b.Live, k%t.unitSize < t.responses) // the others are mismatched ones, which are only scored
 		}
 		weigh = func(scores learn.Scores) (learn.Loss, error) {
 			loss, pairs := t.prefer.weigh(examples, scores, t.responses, t.unitSize)
@@ -322,8 +325,8 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 	return t.stepDone(n, append(record, t.run.Clock.Take()...)), nil
 }
 
-// stepDone returns the result of step number n, from 1: its record, what to print, and whether an evaluation or
-// a checkpoint is next.
+// stepDone returns the result of step number n, from 1: its record, what to print of some twenty steps of a run, and
+// whether an evaluation or a checkpoint is next. It notes the record for the summary.
 func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 	t.Recall(record)
 	t.run.Observer.Advance(1)
@@ -338,13 +341,14 @@ func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 	return done
 }
 
-// evaluate measures the held-out loss.
+// evaluate measures the held-out loss, if something is held out. On preferences it first has the log-probs of the first
+// policy taken, with which the loss compares.
 func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: train.Position{Step: at.Step, Evaluated: true}, Save: train.IfDue}
 	if at.Step == t.steps() {
 		done.Save = train.Never // the model is written next
 	}
-	t.stepsBegun = false
+	t.stepsBegun = false // the observer shows the evaluation
 	if t.prefer != nil {
 		if err := t.prefer.scoreReference(ctx, t); err != nil {
 			return done, err
@@ -359,7 +363,7 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 		return done, fmt.Errorf("train: the held-out loss after step %d: %w", at.Step, err)
 	}
 	loss, figures, said := t.heldOutLoss(scores)
-	score := -loss
+	score := -loss // the highest is the best
 	done.Score = &score
 	done.Record = append(metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", t.epochs(at.Step)).With("loss", loss), figures...)
 	done.Say = []string{fmt.Sprintf("after step %d: held-out loss %.4f, %s", at.Step, loss, said)}
@@ -422,8 +426,9 @@ func (c Config) Finished() bool {
 	})
 }
 
-// finish writes the model, or the adapter, into the run folder. If the process is killed
-// before its end, there is no config and the run is resumed from its checkpoint.
+// finish writes the model, or the adapter, into the run folder: into a hidden folder first, whose files it
+// moves, configFiles last. If the process is killed before its end, there is no config and the run is
+// resumed from its checkpoint. All ranks call it, since Written gathers; only the first has the folder.
 func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: at}
 	trained, err := t.run.Written()
@@ -501,7 +506,7 @@ func (c Config) decisive() map[string]string {
 }
 
 // Changes says which settings that decide a run, and which files, are others than in an
-// earlier configuration; "" if none are.
+// earlier configuration was; "" if none are. Two paths of the same file are equal.
 func (c Config) Changes(was Config) string {
 	now, before := c.decisive(), was.decisive()
 	for key, path := range map[string][2]string{

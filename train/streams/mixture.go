@@ -39,7 +39,9 @@ type Rollout struct {
 	Teachers         [][]float64 // the log-probs of the streams' teachers, of those that have one
 }
 
-// Mix adds the streams to a step of rollouts that have these trajectories; in the whole run there are about total steps.
+// Mix adds the streams to a step: batch has the sequences of the rollouts, and b their trajectories. It appends the
+// demonstrations of streams with data behind them, drawn by the seed and the step, and has the tokens of an environment
+// scored where a stream learns them. In the whole run there are about total steps, on which the weights of streams depend.
 func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollout, seed int64, total float64) *Mixture {
 	m, n := &Mixture{batch: batch, share: 1}, batch.Number-1
 	environment := slices.ContainsFunc(list, func(o *Opened) bool { return o.Tokens == "environment" })
@@ -49,10 +51,10 @@ func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollo
 			m.scoreEnvironment(i, x)
 		}
 	}
-	teachers := 0
+	teachers := 0 // streams with a teacher so far
 	for _, o := range list {
 		p := part{Opened: o, weight: o.Rate(o.Weight, n, total)}
-		if o.Mix {
+		if o.Mix { // its weight is taken from the objective's
 			m.share -= p.weight
 		}
 		for i, own := range m.own {
@@ -145,8 +147,8 @@ func (m *Mixture) scores(s learn.Scores) learn.Scores {
 }
 
 // Step takes the step with its streams. objective is the loss without them, which sees the policy's
-// tokens alone and sets the scores of b. The report is about these, too, with the derivatives of the
-// whole loss.
+// tokens alone and sets the scores of b. The report is about the rollouts and these tokens, too, with the
+// derivatives of the whole loss. An error about demonstrations of a stream names no sequence.
 func (m *Mixture) Step(ctx context.Context, stepper *learn.Stepper, b objectives.Batch, objective learn.Weigh) (learn.Report, error) {
 	if len(m.parts) == 0 {
 		return stepper.Step(ctx, m.batch, objective)
@@ -169,8 +171,8 @@ func (m *Mixture) Step(ctx context.Context, stepper *learn.Stepper, b objectives
 	return r, err
 }
 
-// loss returns the loss of the step with its streams, of which x is the objective's; b and s have the
-// scores.
+// loss returns the loss of the step with its streams, of which x is the objective's, and sets m.Record; s has the scores of
+// all sequences, and b those of the policy's tokens.
 func (m *Mixture) loss(x learn.Loss, b objectives.Batch, s learn.Scores) learn.Loss {
 	out := x
 	out.Value, out.LogProb = m.share*x.Value, m.widened(x.LogProb)
@@ -196,8 +198,8 @@ func (m *Mixture) loss(x learn.Loss, b objectives.Batch, s learn.Scores) learn.L
 	return out
 }
 
-// crossEntropy returns the mean of -log p over the stream's tokens, and adds its derivatives to w.
-// With phi a token counts p (1 - p), which is a constant.
+// crossEntropy returns the mean of -log p over the stream's tokens, and adds its derivatives, times the
+// stream's weight, to w. With phi a token counts p (1 - p), which is taken as a constant.
 func (p part) crossEntropy(_ objectives.Batch, logp, w [][]float64) (loss float64) {
 	for i, places := range p.places {
 		if logp[i] == nil { // it is not computed yet
@@ -206,7 +208,7 @@ func (p part) crossEntropy(_ objectives.Batch, logp, w [][]float64) (loss float6
 		for _, at := range places {
 			c, x := 1/float64(p.tokens), logp[i][at]
 			if p.Phi {
-				c *= math.Exp(x) * -math.Expm1(x)
+				c *= math.Exp(x) * -math.Expm1(x) // p (1 - p)
 			}
 			loss -= c * x
 			w[i][at] -= p.weight * c
@@ -216,7 +218,7 @@ func (p part) crossEntropy(_ objectives.Batch, logp, w [][]float64) (loss float6
 }
 
 // pull returns the divergence of the policy from the teacher on its own tokens, and adds its
-// derivatives to w. kl is the loss of opd. ce is the cross-entropy less the teacher's entropy,
+// derivatives, times the stream's weight, to w. kl is the loss of opd. ce is the cross-entropy less the teacher's entropy,
 // KL(T, pi), by tokens that mu sampled: the mean of T/mu log(T/pi) + pi/mu - T/mu, which is never
 // negative, and whose derivative is pi/mu - T/mu.
 func (p part) pull(b objectives.Batch, _, w [][]float64) (loss float64) {
