@@ -97,8 +97,9 @@ func (c Config) Encoder(p *policy.Policy) (*encoder, error) {
 	return e, nil
 }
 
-// Encode returns the ids of a demonstration, at most those of data.max_tokens; nil if it
-// is too long.
+// Encode returns the ids of a demonstration, at most those of data.max_tokens, and which of them are
+// learned; nil if it is too long, unless only tokens that are not learned come after the limit, or
+// data.too_long = "cut" and some learned ones come before.
 func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	x, err := e.whole(d)
 	if err != nil {
@@ -132,7 +133,7 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 }
 
 // whole returns a demonstration that is not cut yet: a text, a conversation in the chat template, or a prompt
-// in the template with its response.
+// in the template with its response. Each ends with one end token, which is learned.
 func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 	t := e.policy.Tokenizer
 	if d.Whole {
@@ -153,7 +154,7 @@ func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 	}
 	if d.Chat == nil && e.template.Chat {
 		chat := tokenize.Conversation{Messages: []tokenize.Message{{Role: "user", Content: e.template.Render(d.Prompt)}, {Role: "assistant", Content: d.Response}}}
-		return e.conversation(chat, 1, d.Place)
+		return e.conversation(chat, 1, d.Place) // 1: the first message is the prompt
 	}
 	if d.Chat != nil && (e.template.Chat || e.template.Auto) {
 		return e.conversation(d.Chat.Conversation, d.From, d.Place)
@@ -195,8 +196,9 @@ func (e *encoder) bare(response string) (string, bool) {
 	return response, false
 }
 
-// conversation returns the ids of a conversation in the tokenizer's chat template;
-// messages before number from are a prompt.
+// conversation returns the ids of a conversation in the tokenizer's chat template, of which the
+// assistant's turns are learned; messages before number from are a prompt. Where the template writes no end
+// behind the last turn, it gets the end token.
 func (e *encoder) conversation(c tokenize.Conversation, from int, place string) (*Example, error) {
 	t, n := e.policy.Tokenizer, len(c.Messages)
 	c.Messages = slices.Clone(c.Messages)
@@ -274,19 +276,20 @@ type set struct {
 }
 
 // EncodeAll encodes demonstrations; flag names their file in messages. So many of them belong
-// together: if one is too long, all are left out.
+// together: if one is too long, all are left out. It warns of what is cut or left out, and of what the
+// chat template or the ends do to learning; if most demonstrations or tokens are lost, that is an error.
 func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string, log *slog.Logger) (*set, error) {
 	all, err := e.encodeEach(list)
 	if err != nil {
 		return nil, err
 	}
 	for unit := range slices.Chunk(all, together) {
-		if slices.Contains(unit, nil) {
+		if slices.Contains(unit, nil) { // one is too long
 			clear(unit)
 		}
 	}
 	s, dropped, cut, lost := new(set), 0, 0, 0
-	rewritten, otherPrompt, unended := "", "", ""
+	rewritten, otherPrompt, unended := "", "", "" // the first place of each
 	for i, x := range all {
 		if x == nil {
 			dropped++
@@ -365,7 +368,7 @@ func (e *encoder) mixed(list []data.Demonstration, flag string, log *slog.Logger
 	}
 }
 
-// ends says whether an id that ends sampling is learned after the last other one.
+// ends says whether an id that ends sampling is learned at the end of x, where a few others may follow it.
 func (e *encoder) ends(x *Example) bool {
 	if e.all {
 		return true

@@ -43,8 +43,8 @@ type preferring struct {
 	scored bool // each example has its log-prob under the first policy
 }
 
-// addMismatched adds to each preference of a set, which has so many responses, its prompts with the responses
-// of the preference before.
+// addMismatched adds to each preference of a set, behind its so many responses, its prompts with the responses
+// of the preference before; the first gets those of the last. Such examples are only scored.
 func addMismatched(s *set, responses int) {
 	list := s.Examples
 	s.Examples = nil
@@ -52,7 +52,7 @@ func addMismatched(s *set, responses int) {
 		s.Examples = append(s.Examples, list[i:i+responses]...)
 		for k := range responses {
 			prompt, other := list[i+k], list[(i+len(list)-responses+k)%len(list)]
-			from, to := slices.Index(prompt.Learn, true), slices.Index(other.Learn, true)
+			from, to := slices.Index(prompt.Learn, true), slices.Index(other.Learn, true) // where the responses begin
 			s.Examples = append(s.Examples, Example{
 				IDs:   slices.Concat(prompt.IDs[:from], other.IDs[to:]),
 				Learn: slices.Concat(prompt.Learn[:from], other.Learn[to:]), place: prompt.place,
@@ -90,7 +90,8 @@ func sum(row []float64) (all float64) {
 }
 
 // weigh returns the loss of examples whose scores are known, and their preferences. Each per examples are a
-// preference, of which the first are its responses and the others mismatched ones.
+// preference, of which the first are its responses and the others mismatched ones. The weight of a token is the
+// derivative with respect to its response's log-prob; mismatched ones have 0.
 func (p *preferring) weigh(examples []Example, scores learn.Scores, responses, per int) (learn.Loss, []pair) {
 	scored := func(k int) response {
 		return response{sum(scores.LogProb[k]), examples[k].reference, len(scores.LogProb[k])}
@@ -144,7 +145,7 @@ func (p *preferring) record(pairs []pair) metrics.Record {
 }
 
 // save returns the log-probs of the sets' examples under the first policy as the text of a
-// checkpoint.
+// checkpoint, "" if they are not known.
 func (p *preferring) save(sets []*set) string {
 	var bytes []byte
 	for _, s := range sets {
@@ -161,7 +162,7 @@ func (p *preferring) restore(text string, sets []*set) error {
 	for _, s := range sets {
 		responses += len(s.Examples)
 	}
-	if !p.loss.usesReference() {
+	if !p.loss.usesReference() { // then save has written none
 		responses = 0
 	}
 	bytes, err := base64.StdEncoding.DecodeString(text)

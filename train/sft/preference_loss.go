@@ -49,11 +49,12 @@ func (p pair) has(which string) float64 {
 	return 0
 }
 
-// of returns the mean loss of pairs, and its derivatives with respect to the log-probs of
+// of returns the mean loss of pairs, and by pair its derivatives with respect to the log-probs of
 // the chosen and of the rejected response. mismatched are responses to other prompts, for
-// kto: the estimate of the policy's divergence from the reference.
+// kto: how far the policy is ahead of the reference on them, at least 0, estimates its divergence,
+// which is the baseline of each response. The formulas stand at preferenceLoss.Loss.
 func (s preferenceLoss) of(pairs []pair, mismatched []response) (loss float64, chosen, rejected []float64) {
-	baseline, all := 0.0, 0 // of kto and orpo
+	baseline, all := 0.0, 0 // of kto; of orpo the tokens of all chosen responses
 	for _, r := range mismatched {
 		baseline += r.ahead() / float64(len(mismatched))
 	}
