@@ -80,7 +80,7 @@ func Open(env *runtime.Env, o Options) (*Policy, error) {
 	return p, nil
 }
 
-// open loads the model, its tokenizer and its adapters.
+// open loads the model, its tokenizer and its adapters, into p. After an error Close frees what was loaded.
 func (p *Policy) open(o Options) error {
 	compute, err := ComputeOn(p.Env, cmp.Or(o.DType, "float32"))
 	if err != nil {
@@ -123,8 +123,8 @@ func (p *Policy) open(o Options) error {
 // A loader reads a model's folder for a way of computing.
 type loader func(dir string, c models.Compute) (models.Model, *models.Weights, error)
 
-// load reads the model and its tokenizer from a folder or a packed file. A folder without a
-// tokenizer is fine.
+// load reads the model and its tokenizer from a folder or a packed file, and makes the Ring. A folder without a
+// tokenizer is fine: p.missing then says why there is none.
 func (p *Policy) load(path string, compute models.Compute, load loader) error {
 	dir, remove, err := Unpacked(path)
 	if err != nil {
@@ -212,7 +212,7 @@ func (p *Policy) CheckBase(base *lora.Base, dir string) error {
 	return nil
 }
 
-// LoadAdapter adds the adapter of a folder to the model. Decoders and learners that are
+// LoadAdapter adds the adapter of a folder to the model, and takes the folder's tokenizer, if it has one. Decoders and learners that are
 // made of the Ring later compute with it, and optimizer steps change only the adapter.
 // Call it before making any. If a state in the folder names the base weights, LoadAdapter
 // refuses others.
@@ -241,8 +241,9 @@ func (p *Policy) LoadAdapter(dir string) error {
 // digesting is held while weights that a device has, or halves, are fetched to the host for a checksum.
 var digesting sync.Mutex
 
-// trainedBeside returns the base that an adapter's folder states, nil if it states none.
-// It refuses a base other than w, the weights of the folder model, wherever env has them.
+// trainedBeside returns the base that an adapter's folder dir states, nil if it states none. It refuses a base
+// other than w, the weights of the folder model, wherever env has them; if the base was held in another type, so that
+// checksums cannot be compared, it only warns, and returns nil.
 func trainedBeside(w *models.Weights, env *runtime.Env, dir, model string) (*lora.Base, error) {
 	base, err := lora.ReadBase(dir)
 	if err != nil || base == nil {

@@ -42,7 +42,8 @@ func (row Prompt) IDs(p *Policy, around tokenize.Template) ([]int32, error) {
 	return ids, err
 }
 
-// ids returns the tokens of the prompt, which is stated in one of three forms.
+// ids returns the tokens of the prompt, which is stated in one of three forms; around is the template of texts and
+// conversations.
 func (row Prompt) ids(p *Policy, around tokenize.Template) (ids []int32, err error) {
 	given := 0
 	for _, is := range []bool{row.Prompt != nil, row.PromptIDs != nil, row.Messages != nil} {
@@ -141,8 +142,8 @@ func (p *Policy) Ends(o *sampler.Options, template tokenize.Template) error {
 	return p.NeedTokenizer()
 }
 
-// Sampling returns s with the temperature and the filters that generation_config.json
-// states, as transformers and vLLM do, and greedy decoding if it states a temperature of
+// Sampling returns s with the temperature and the filters of the model's generation_config.json where it
+// states them, as transformers and vLLM do, and greedy decoding if it states a temperature of
 // 0. It ignores do_sample.
 func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 	if len(p.Model.Text.Generation) == 0 {

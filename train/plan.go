@@ -113,7 +113,8 @@ func written(value string) string {
 // methods that need a run in progress do not work on it.
 func Folder(dir string) *rundir.Folder { return &rundir.Folder{Dir: dir} }
 
-// open opens the folder of the run and, with resume, restores the run.
+// open opens the folder of the run on the first rank, checks that all ranks have the same, and with resume restores
+// the run from the newest checkpoint. It sets r.Folder, r.saver, r.at and r.stale.
 func (r *Run) open(resume bool) error {
 	if err := r.together(func() (err error) {
 		if r.Ranks.First() {
@@ -148,13 +149,13 @@ func (r *Run) open(resume bool) error {
 	}
 	stale, err := ranks.Tell(r.Ranks, r.Folder.Reconfigured()) // not within take: a rank whose take fails does not come here
 	if r.stale = stale && from.Dir != ""; r.stale {
-		r.saver.saved = neverSaved
+		r.saver.saved = neverSaved // so that the end is saved again, with the new run.toml
 	}
 	return err
 }
 
 // checkSame returns an error unless all ranks have the same program, settings, problems and
-// model.
+// model. Then it links the ranks' devices, if there is a link, and logs how they train together.
 func (r *Run) checkSame() error {
 	if r.Ranks.Size() == 1 {
 		return nil
@@ -186,8 +187,9 @@ func (r *Run) checkSame() error {
 	return nil
 }
 
-// restore restores the run, except for what it has learned, from a checkpoint, unless
-// that belongs to another run. It logs which settings have changed.
+// restore restores the position, the score, the warnings and the task's state from a checkpoint,
+// unless that belongs to another run; Learned.restore follows for weights and optimizer. It logs
+// which settings have changed.
 func (r *Run) restore(from Checkpoint) error {
 	s := from.State
 	if s.Objective != r.plan.Objective {
@@ -214,7 +216,8 @@ func (r *Run) restore(from Checkpoint) error {
 	return nil
 }
 
-// take restores the folder to its state at a checkpoint, and lets the task restore its own state.
+// take restores the folder to its state at a checkpoint, calls Setup.Resumed, and shows the records that are left to the
+// stop rule and the task.
 func (r *Run) take(from Checkpoint) error {
 	if err := r.Folder.Rewind(from.State, r.Log); err != nil {
 		return err

@@ -30,7 +30,7 @@ func (p *Pusher) Saved(checkpoint string) {
 	}
 }
 
-// begin has a checkpoint pushed once no other is.
+// begin has a checkpoint pushed in the background, now or once no other is; of several that wait only the newest is.
 func (p *Pusher) begin(checkpoint string) {
 	if p.now != "" {
 		p.next = checkpoint

@@ -9,8 +9,8 @@ import (
 	"onering/verifier"
 )
 
-// Problems says what is wrong with the problems of a run: conflicts, duplicates, and suites
-// among what is trained on. suites are by name.
+// Problems says what is wrong with the problems of a run: conflicts (one prompt with two answers), duplicates, and suites
+// among what is trained on. suites are by name; promptColumn is the setting data.prompt, for a hint.
 func Problems(train []data.Problem, suites map[string][]data.Problem, promptColumn string) (list []Finding) {
 	first, times := map[string]int{}, map[string]int{} // by what a problem asks
 	again, other, clash := 0, 0, ""                    // prompts that occur again, those with another answer, and an example

@@ -63,7 +63,7 @@ func count(x bool) float64 {
 }
 
 // figuresOf computes the figures of a round: it adds over the responses, divides by their numbers, and compares
-// within groups.
+// within groups. Of responses that the reward skipped it only counts how they ended.
 func (d *Doctor) figuresOf(r metrics.Record, round *Round) *reading {
 	p := &reading{Facts: &d.facts, record: r, round: round, groups: make([][]graded, len(round.Problems)), before: d.state.Before}
 	p.answersKnown = !slices.ContainsFunc(round.Problems, func(q data.Problem) bool { return len(q.Answers) == 0 })
@@ -87,6 +87,7 @@ func (d *Doctor) figuresOf(r metrics.Record, round *Round) *reading {
 		if x.Skipped {
 			continue
 		}
+		// A reward that compares no answers may call anything right: then only the verifier's verdict counts.
 		x.right = x.Judged && x.Right && (p.ComparesAnswers || !p.answersKnown)
 		if p.answersKnown {
 			v := anywhere.VerifyAny(round.Problems[x.Problem].Answers, x.Text)
@@ -124,7 +125,8 @@ func (p *reading) share(so func(graded) bool) (share float64) {
 	return share
 }
 
-// compareWithinGroups compares the rewards, texts and answers within groups.
+// compareWithinGroups compares the rewards, texts, lengths and answers within groups of two or more, and sets
+// the figures of p that follow from that.
 func (p *reading) compareWithinGroups() {
 	var rewards, fromMean, lengthFromMean []float64 // distances from the means of the groups
 	groups, answers, pairs := 0.0, 0.0, 0.0
@@ -156,10 +158,11 @@ func (p *reading) compareWithinGroups() {
 	p.rewardMean, p.rewardLeast, p.rewardMost = stat.Mean(rewards), stat.Quantile(rewards, 0), stat.Quantile(rewards, 1)
 	p.lengthCorrelation = correlation(fromMean, lengthFromMean)
 	_, p.rewardSpread = metrics.Moments(fromMean)
-	p.noise /= max(1, p.twins) * p.rewardSpread * p.rewardSpread
+	p.noise /= max(1, p.twins) * p.rewardSpread * p.rewardSpread // from a sum over twins to a share of the variance
 }
 
-// countPair counts two responses to a problem: as twins if they are the same text, and by which earns more if one is right.
+// countPair counts two responses to a problem: as twins if they are the same text, and by which earns more if one is right
+// and the other one wrong; truncated ones may earn nothing for another reason.
 func (p *reading) countPair(x, y graded) {
 	if x.Text == y.Text && x.Tokens == y.Tokens {
 		off := x.Value - y.Value

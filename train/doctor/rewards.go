@@ -14,7 +14,8 @@ import (
 	"onering/verifier"
 )
 
-// rewardsFault says what is wrong with what the responses earned. The first fault explains those behind it.
+// rewardsFault says what is wrong with what the responses earned, by the figures of the whole round first, then of the parts
+// of the reward, then by what is learned. The first fault explains those behind it.
 func (p *reading) rewardsFault() *Finding {
 	if f := p.wrongForm(); f != nil {
 		return f
@@ -66,9 +67,10 @@ func (p *reading) rewardsFault() *Finding {
 }
 
 // learnable finds rewards that differ, and from which something else is learned than the answer, or
-// nothing. pairs counts right responses beside wrong ones to the same problem.
+// nothing. pairs counts pairs of a right and a wrong response to one problem that earn differently.
 func (p *reading) learnable(pairs float64) *Finding {
 	b, limit, extract := p.before, p.number("eval.max_new_tokens"), p.Settings["eval.extract"]
+	// paid is how far rewards follow the verdict within groups.
 	paid := correlation(p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return count(x.right) }))
 	off := p.constantOffset()
 	switch {
@@ -101,7 +103,8 @@ func (p *reading) learnable(pairs float64) *Finding {
 	return nil
 }
 
-// wrongForm finds rewards that look for another form of the answer than the model writes.
+// wrongForm finds rewards that look for another form of the answer than the model writes: many responses have no answer
+// there, and the verifier may find one elsewhere in them or at their end.
 func (p *reading) wrongForm() *Finding {
 	if math.IsNaN(p.record.Float("no_answer_share")) || p.unanswered < 0.3 || !p.answersKnown {
 		return nil
@@ -180,7 +183,8 @@ func (p *reading) within(of func(graded) float64) (out []float64) {
 	return out
 }
 
-// whyNoneRight says why no response is right; off is what answers that are off by the same show.
+// whyNoneRight says why no response is right: a wrong column of prompts or answers, answers of other rows, or of another form,
+// or else problems that are too hard. off is the finding of answers that are off by the same, nil if they are not.
 func (p *reading) whyNoneRight(off *Finding) *Finding {
 	first, column, answered := p.round.Problems[0], p.answerColumn(), p.share(func(x graded) bool { return x.answer() != "" })
 	if f := p.wrongPrompt(); f != nil {
@@ -190,7 +194,7 @@ func (p *reading) whyNoneRight(off *Finding) *Finding {
 		if met := p.shareWithAnswer(func(q data.Problem) []string {
 			value, _ := q.Fields.Get(field.Name)
 			return []string{plain(value)}
-		}); met > 0.05 {
+		}); met > 0.05 { // of the responses
 			return newFinding("wrong-gold", "the answers are read from the wrong column: no response meets the column %q, "+
 				"and %s meet the column %q. Set data.answer = %q", column, percent(met), field.Name, field.Name).With("data.answer", field.Name)
 		}
@@ -266,7 +270,8 @@ func number(text string) (x float64, ok bool) {
 	return x, err == nil && !strings.ContainsAny(text, "xXpP_")
 }
 
-// wrongPrompt finds prompts that are another column than the problems.
+// wrongPrompt finds prompts that are the answers, or another column than the problems: one whose name is usual for prompts and
+// which has longer texts.
 func (p *reading) wrongPrompt() *Finding {
 	column, same, better := p.Settings["data.prompt"], 0, ""
 	for _, q := range p.round.Problems {
@@ -305,6 +310,7 @@ func (p *reading) answerColumn() string {
 // constantOffset finds answers of the data that differ from those of the responses by the same number or
 // factor, or the order of their digits, problem after problem: another unit, or a mistake of the file.
 func (p *reading) constantOffset() *Finding {
+	// By the way in which answers differ: how often, and the different answers of the data with which.
 	times, golds := map[string]float64{}, map[string]map[float64]bool{}
 	for _, x := range p.graded {
 		said, is := number(x.answer())
@@ -341,7 +347,8 @@ func (p *reading) constantOffset() *Finding {
 	return nil
 }
 
-// shareWithAnswer returns the share of the responses whose answer is one of those that answers returns.
+// shareWithAnswer returns the share of the responses whose answer is one of those that answers returns for their problem; an
+// answer that is the problem's text does not count.
 func (p *reading) shareWithAnswer(answers func(data.Problem) []string) float64 {
 	return p.share(func(x graded) bool {
 		q := p.round.Problems[x.Problem]

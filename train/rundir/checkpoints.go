@@ -104,6 +104,7 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 	if err != nil {
 		return err
 	}
+	// What the newest whole checkpoint states of other files, and that checkpoint if it is of an older version.
 	wrote, older := written{}, ""
 	for _, dir := range dirs {
 		err := verifySums(dir)
@@ -145,7 +146,8 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 	return nil
 }
 
-// checkFile verifies a file of the run: each line by itself, and all by what a checkpoint states.
+// checkFile verifies a file of the run: each line by itself, and the beginning that a checkpoint counts by its size and sum.
+// Behind that a line must not repeat the one before.
 func checkFile(run, name string, wrote written) (err error) {
 	path := filepath.Join(run, filepath.FromSlash(name))
 	x, counted := wrote[name]

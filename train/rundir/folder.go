@@ -77,8 +77,9 @@ const maxConfig = 1 << 20
 // errLocked says that another process has the run folder open.
 var errLocked = errors.New("another process is training in it; wait for its end, or choose another folder")
 
-// Open makes the run folder dir, or opens it to resume its run. It never overwrites an existing run: without
-// resume the folder has to be new or empty. It removes half-written files of a killed process.
+// Open makes the run folder dir, or opens it to resume its run, and locks it until Close. It never overwrites an existing
+// run: without resume the folder has to be new or empty, but for what belongsToRun excepts. It removes half-written
+// files of a killed process.
 func Open(dir string, resume bool) (f *Folder, err error) {
 	if dir == "" {
 		return nil, errors.New("train: output.dir is not set")
@@ -145,7 +146,7 @@ func (f *Folder) tidy() error {
 			path := filepath.Join(dir, e.Name())
 			name, replaced := strings.CutSuffix(e.Name(), replacedSuffix)
 			switch {
-			case replaced && !exists(filepath.Join(dir, name[1:])):
+			case replaced && !exists(filepath.Join(dir, name[1:])): // [1:]: without the dot that hides it
 				err = os.Rename(path, filepath.Join(dir, name[1:]))
 			case replaced || files.Temporary(e.Name()):
 				err = os.RemoveAll(path)
@@ -214,7 +215,7 @@ func (f *Folder) Rewind(s State, log *slog.Logger) error {
 	return nil
 }
 
-// rewind is Rewind without the file's name in errors.
+// rewind is Rewind without the file's name in errors. It keeps whole lines up to s.Metrics bytes.
 func (f *Folder) rewind(s State, log *slog.Logger) error {
 	info, err := f.metrics.Stat()
 	if err != nil {

@@ -143,7 +143,7 @@ func fits(x *Rollout, y *Trajectory, u *Update) bool {
 		}
 	}
 	at := 0
-	for _, o := range x.Observed {
+	for _, o := range x.Observed { // before each of them is at least one sampled token
 		if o.At <= at || o.At > n {
 			return false
 		}

@@ -80,6 +80,7 @@ func (f *Folder) addSums(w written, s State, log *slog.Logger) written {
 		for _, path := range files.Glob(f.Dir, dir+"/round-*.jsonl") {
 			n, name := 0, dir+"/"+filepath.Base(path)
 			fmt.Sscanf(filepath.Base(path), "round-%d", &n)
+			// The rollouts of round s.Round are complete; its evaluation comes after it.
 			if n < s.Round || n == s.Round && (dir == rolloutsDir || s.Evaluated || s.Inside) {
 				w[name] = f.known[name]
 			}
