@@ -149,9 +149,8 @@ func (p *Policy) load(path string, compute models.Compute, load loader) error {
 	return err
 }
 
-// matchTokenizer refuses the tokenizer of the folder dir if it does not fit the model. The
-// tokenizer's end-of-sequence token ends responses, too: a chat template often uses
-// another one than generation_config.json.
+// matchTokenizer refuses the tokenizer of the folder dir if it does not fit the model. The tokenizer's end-of-sequence
+// token ends responses, too: a chat template often uses another one than generation_config.json.
 func matchTokenizer(m *models.Model, t *tokenize.Tokenizer, dir string) error {
 	if t.VocabSize() > m.Vocab {
 		return fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong "+
@@ -194,9 +193,8 @@ func baseOf(w *models.Weights, name string) *lora.Base {
 	return &lora.Base{Model: name, Digest: w.Checksum(), HeldAs: heldAs(w)}
 }
 
-// CheckBase refuses a checkpoint of an adapter to other weights than the policy's, and a
-// checkpoint with an adapter if the policy has none or the reverse. base is the base that
-// the checkpoint states.
+// CheckBase refuses a checkpoint of an adapter to other weights than the policy's, and a checkpoint with an adapter if
+// the policy has none or the reverse. base is the base that the checkpoint states.
 func (p *Policy) CheckBase(base *lora.Base, dir string) error {
 	switch {
 	case base == nil && p.Adapter == nil:
@@ -212,10 +210,9 @@ func (p *Policy) CheckBase(base *lora.Base, dir string) error {
 	return nil
 }
 
-// LoadAdapter adds the adapter of a folder to the model, and takes the folder's tokenizer, if it has one. Decoders and learners that are
-// made of the Ring later compute with it, and optimizer steps change only the adapter.
-// Call it before making any. If a state in the folder names the base weights, LoadAdapter
-// refuses others.
+// LoadAdapter adds the adapter of a folder to the model, and takes the folder's tokenizer, if it has one. Decoders and
+// learners that are made of the Ring later compute with it, and optimizer steps change only the adapter. Call it before
+// making any. If a state in the folder names the base weights, LoadAdapter refuses others.
 func (p *Policy) LoadAdapter(dir string) error {
 	a, err := lora.Read(dir, p.Model)
 	if err != nil {
@@ -342,9 +339,8 @@ func CheckAdapter(model, adapter string) (lora.Settings, error) {
 // weights are trained, and for an adapter whose folder does not state it.
 func (p *Policy) Base() *lora.Base { return p.base }
 
-// Save writes w, the trained weights of the policy, to the folder dir: the model's with
-// tensors of a type, or the adapter's. extra may be nil; else it writes more files into
-// the folder before it appears.
+// Save writes w, the trained weights of the policy, to the folder dir: the model's with tensors of a type, or the
+// adapter's. extra may be nil; else it writes more files into the folder before it appears.
 func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error {
 	if p.Adapter != nil {
 		rest := extra

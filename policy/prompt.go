@@ -31,9 +31,8 @@ type Pair struct {
 	ResponseIDs *[]int32 `json:"response_ids"`
 }
 
-// IDs returns the prompt's token ids for a policy, in a template; there is at least one,
-// and room for one more. A conversation is always rendered with the chat template, and
-// with the template's system message if the row has none.
+// IDs returns the prompt's token ids for a policy, in a template; there is at least one, and room for one more. A
+// conversation is always rendered with the chat template, and with the template's system message if the row has none.
 func (row Prompt) IDs(p *Policy, around tokenize.Template) ([]int32, error) {
 	ids, err := row.ids(p, around)
 	if err == nil {
@@ -142,9 +141,8 @@ func (p *Policy) Ends(o *sampler.Options, template tokenize.Template) error {
 	return p.NeedTokenizer()
 }
 
-// Sampling returns s with the temperature and the filters of the model's generation_config.json where it
-// states them, as transformers and vLLM do, and greedy decoding if it states a temperature of
-// 0. It ignores do_sample.
+// Sampling returns s with the temperature and the filters of the model's generation_config.json where it states them,
+// as transformers and vLLM do, and greedy decoding if it states a temperature of 0. It ignores do_sample.
 func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 	if len(p.Model.Text.Generation) == 0 {
 		return s, nil

@@ -15,10 +15,9 @@ import (
 	"onering/train/rundir"
 )
 
-// OpenPolicy opens the model that a run trains, in the type dtype, and, if the run trains
-// one, a new adapter or the one that it continues. base is the model's name in the
-// adapter's files, and seed the seed of its first weights. shared, if not nil, is the
-// result of policy.ShareBase.
+// OpenPolicy opens the model that a run trains, in the type dtype, and, if the run trains one, a new adapter or the one
+// that it continues. base is the model's name in the adapter's files, and seed the seed of its first weights. shared,
+// if not nil, is the result of policy.ShareBase.
 func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string, seed int64, shared *os.File) (*policy.Policy, error) {
 	p, err := policy.Open(env, policy.Options{Path: path, DType: dtype, Base: c.BaseDType, Adapter: c.Adapter, Shared: shared, Name: base})
 	if err != nil || !c.On || c.Adapter != "" {
@@ -57,11 +56,10 @@ type Learned struct {
 	Stepper *learn.Stepper // the Stepper of the policy's Ring
 }
 
-// SaveTo adds weights and optimizer to a checkpoint, without copying: a device's arrays
-// are fetched as they are written. Where each rank updates a part, all must call it: the first one
-// gets the others' parts, in memory that steps have freed.
-// Weights are saved in the type of the model's config.json, an adapter in float32. An
-// error concerns this rank only.
+// SaveTo adds weights and optimizer to a checkpoint, without copying: a device's arrays are fetched as they are
+// written. Where each rank updates a part, all must call it: the first one gets the others' parts, in memory that steps
+// have freed. Weights are saved in the type of the model's config.json, an adapter in float32. An error concerns this
+// rank only.
 func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	w, optimizer := l.Policy.Ring.Trained(), l.Stepper.Optimizer()
 	switch {
@@ -113,10 +111,9 @@ func (d device) Drop(w *models.Weights, from, to int) { d.env.ForgetPart(w, from
 // Release frees the host's copies of what SaveTo and the writer put there.
 func (l Learned) Release() { l.Stepper.Drop() }
 
-// restore reads weights and optimizer from a checkpoint. The first rank reads and sends
-// them to the others, even after an error, which concerns this rank only. sameMicro says
-// that train.micro_tokens has not changed: only then does the checkpoint's bound of
-// micro-batches hold.
+// restore reads weights and optimizer from a checkpoint. The first rank reads and sends them to the others, even after
+// an error, which concerns this rank only. sameMicro says that train.micro_tokens has not changed: only then does the
+// checkpoint's bound of micro-batches hold.
 func (l Learned) restore(from Checkpoint, sameMicro bool) error {
 	var err error
 	if l.Stepper.Ranks().Rank() == 0 {

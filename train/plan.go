@@ -187,9 +187,8 @@ func (r *Run) checkSame() error {
 	return nil
 }
 
-// restore restores the position, the score, the warnings and the task's state from a checkpoint,
-// unless that belongs to another run; Learned.restore follows for weights and optimizer. It logs
-// which settings have changed.
+// restore restores the position, the score, the warnings and the task's state from a checkpoint, unless that belongs to
+// another run; Learned.restore follows for weights and optimizer. It logs which settings have changed.
 func (r *Run) restore(from Checkpoint) error {
 	s := from.State
 	if s.Objective != r.plan.Objective {

@@ -62,8 +62,7 @@ func (p *Pusher) Needs(checkpoint string) bool {
 	return checkpoint == p.now || checkpoint == p.next
 }
 
-// Finish pushes the result of a run unless that was pushed, waits for it, and reports whether it is
-// there.
+// Finish pushes the result of a run unless that was pushed, waits for it, and reports whether it is there.
 func (p *Pusher) Finish(last string) bool {
 	p.mu.Lock()
 	if p.next != last { // the result comes in its place

@@ -21,8 +21,7 @@ import (
 // of its position, the weights, the optimizer's state and the Task's state. A checkpoint
 // holds these, so a resumed run does the same pieces with the same bits.
 
-// A Task is the work of a run. One goroutine calls its methods, on every rank in the same
-// order.
+// A Task is the work of a run. One goroutine calls its methods, on every rank in the same order.
 type Task interface {
 	// Plan says what the run needs to know about the task.
 	Plan() Plan
@@ -83,8 +82,7 @@ type Run struct {
 	stop     *stopRule // nil without train.stop_when
 }
 
-// Stopped says whether train.stop_when ends the run: a Task then has nothing more to do than at
-// its last round or step.
+// Stopped says whether train.stop_when ends the run: a Task then has nothing more to do than at its last round or step.
 func (r *Run) Stopped() bool { return r.stop != nil && r.stop.ended }
 
 // A Setup has the parts of which a Run is made. With several ranks, the first writes the
@@ -104,8 +102,7 @@ type Setup struct {
 	Until *rundir.State
 }
 
-// New opens the Stepper of a run. path is the model's name in messages. It refuses
-// weights that are not finite.
+// New opens the Stepper of a run. path is the model's name in messages. It refuses weights that are not finite.
 func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, error) {
 	if err := learn.CheckWeights(s.Policy.Weights); err != nil {
 		return nil, fmt.Errorf("train: %s: %w", path, err)
@@ -304,8 +301,7 @@ func (r *Run) snapshot() (rundir.Snapshot, error) {
 	return s, errors.Join(failed, r.SaveTo(&s)) // the ranks exchange parts here, so it is called even after an error
 }
 
-// checkWeights ends the run unless all ranks have the same weights.
-// distributed.check_every says how often it looks.
+// checkWeights ends the run unless all ranks have the same weights. distributed.check_every says how often it looks.
 func (r *Run) checkWeights() error {
 	var text string
 	if every := r.plan.CheckEvery; r.Ranks.Size() == 1 || every == 0 || r.at.Step%every != 0 {

@@ -26,8 +26,7 @@ func positionOf(s rundir.State) Position {
 	return Position{s.Round, s.Step, s.Inside, s.Evaluated && !s.Inside}
 }
 
-// Saving says when checkpoints are due (after so many rounds, steps or minutes; 0 is
-// never) and which of them are kept.
+// Saving says when checkpoints are due (after so many rounds, steps or minutes; 0 is never) and which of them are kept.
 type Saving struct {
 	Rounds, Steps      int
 	Minutes            float64
@@ -75,10 +74,9 @@ func newSaver(r *Run, folder *rundir.Folder, due Saving) *saver {
 	return &saver{due: due, writer: writer, run: r, saved: neverSaved, savedAt: r.Clock.Now()}
 }
 
-// after saves the run after a piece, as when says: now, while the run waits, or in the background if a
-// checkpoint is due. All ranks call it, and the first decides. Inside a round, and in a run without
-// rounds, a checkpoint that is still being written delays the next one. Nothing is saved at the
-// beginning of a run, or twice at a position.
+// after saves the run after a piece, as when says: now, while the run waits, or in the background if a checkpoint is
+// due. All ranks call it, and the first decides. Inside a round, and in a run without rounds, a checkpoint that is
+// still being written delays the next one. Nothing is saved at the beginning of a run, or twice at a position.
 func (s *saver) after(at Position, when save) error {
 	switch {
 	case when == Never || s.saved == at || at.Round+at.Step == 0 && !at.Inside:
@@ -129,9 +127,8 @@ func (s *saver) save(at Position, write func(rundir.Snapshot) error) error {
 	return err
 }
 
-// stop saves a run that ends with err at a position without a checkpoint, and returns err
-// joined with errors of saving. If the ranks have lost each other, even while saving, the
-// first one saves alone, since its state is complete.
+// stop saves a run that ends with err at a position without a checkpoint, and returns err joined with errors of saving.
+// If the ranks have lost each other, even while saving, the first one saves alone, since its state is complete.
 func (s *saver) stop(at Position, err error) error {
 	s.run.Ranks.LeaveLost()
 	stopped := s.stopWith(at, err)

@@ -76,8 +76,7 @@ type Ending struct {
 	Best  string `json:"best_checkpoint,omitempty"` // the checkpoint with the best value of the figure
 }
 
-// Check returns what is wrong with the rule, for a run that evaluates while it goes on or not,
-// in rounds or not.
+// Check returns what is wrong with the rule, for a run that evaluates while it goes on or not, in rounds or not.
 func (s Stopping) Check(evaluates, rounds bool) error {
 	r, err := s.rule()
 	switch {
@@ -110,8 +109,7 @@ func (r *stopRule) value(record metrics.Record) (x float64, ok bool) {
 	return 0, false
 }
 
-// mainFigure says whether a name is that of an evaluation's main figure: the mean pass@1 of the
-// suites, or the loss.
+// mainFigure says whether a name is that of an evaluation's main figure: the mean pass@1 of the suites, or the loss.
 func mainFigure(name string, record metrics.Record) bool {
 	if record.Get("eval/average/pass@1") != nil {
 		return name == "eval/average/pass@1"

@@ -245,8 +245,7 @@ func (d *Doctor) supervisedFault(r metrics.Record, loss float64) *Finding {
 	return nil
 }
 
-// heldOutFault compares a held-out loss with the first one and with the lowest, and notes it where it
-// is one of these.
+// heldOutFault compares a held-out loss with the first one and with the lowest, and notes it where it is one of these.
 func (d *Doctor) heldOutFault(r metrics.Record, loss float64) *Finding {
 	before, best := d.state.Before, d.state.Best
 	step, rate := r.Float("step"), d.facts.Settings["optimizer.learning_rate"]

@@ -231,8 +231,7 @@ func (d *Doctor) say(f *Finding) []Finding {
 	return []Finding{*f}
 }
 
-// readRounds is the number of first rounds whose responses are read. Later rounds are read
-// only if they teach nothing.
+// readRounds is the number of first rounds whose responses are read. Later rounds are read only if they teach nothing.
 const readRounds = 2
 
 // leastGraded is the least number of graded responses whose shares say something.

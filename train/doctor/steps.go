@@ -85,8 +85,7 @@ func (d *Doctor) stepsFault(record metrics.Record, steps []metrics.Record) *Find
 	return f.whyUnmoved(record, len(moved) > 1, most, stat.Mean(column("grad_norm")), stat.Mean(column("learning_rate")))
 }
 
-// Right returns a line for beginners that says that a first loss of 0 is right, if the first of steps has one;
-// else "".
+// Right returns a line for beginners that says that a first loss of 0 is right, if the first of steps has one; else "".
 func Right(steps []metrics.Record) string {
 	if len(steps) == 0 || !(math.Abs(steps[0].Float("loss")) < 1e-6 && steps[0].Float("grad_norm") > 0) {
 		return ""

@@ -10,8 +10,7 @@ import (
 	"onering/train/metrics"
 )
 
-// An attempt computes the gradients of a batch once, with the micro-batches and
-// the loss scale of the moment.
+// An attempt computes the gradients of a batch once, with the micro-batches and the loss scale of the moment.
 type attempt struct {
 	*Stepper
 	batch       Batch
@@ -117,8 +116,7 @@ func (a *attempt) passByPass(ctx context.Context) error {
 	return a.agree(a.weighWhole(used))
 }
 
-// explainScores explains scores that are not finite, which also needs the scores of later
-// micro-batches.
+// explainScores explains scores that are not finite, which also needs the scores of later micro-batches.
 func (a *attempt) explainScores(ctx context.Context, following [][]int) error {
 	for _, group := range following {
 		p, err := a.forward(ctx, a.learner, a.batch.Sequences, group, false, a.Scores)
@@ -164,10 +162,9 @@ func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) er
 	return a.backward(p, group, loss)
 }
 
-// weighWhole asks for the loss of the whole batch, once all scores are known and shared by the ranks.
-// The weights of tokens must have the same bits as used, those with which backward passes already
-// ran: otherwise the objective weighs responses jointly, although the batch says Apart, and the
-// error is errJoint, after which the step is computed again.
+// weighWhole asks for the loss of the whole batch, once all scores are known and shared by the ranks. The weights of
+// tokens must have the same bits as used, those with which backward passes already ran: otherwise the objective weighs
+// responses jointly, although the batch says Apart, and the error is errJoint, after which the step is computed again.
 func (a *attempt) weighWhole(used Loss) (err error) {
 	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
 		return err
@@ -212,9 +209,8 @@ func (a *attempt) sumKnown() error {
 	return a.Loss.Check()
 }
 
-// allForward computes the gradients of a batch whose weights depend on the scores
-// of all its sequences: all micro-batches forward, then the loss, then all
-// backward.
+// allForward computes the gradients of a batch whose weights depend on the scores of all its sequences: all
+// micro-batches forward, then the loss, then all backward.
 func (a *attempt) allForward(ctx context.Context) error {
 	passes := make([]*runtime.Pass, len(a.micro))
 	defer func() {
@@ -237,9 +233,8 @@ func (a *attempt) allForward(ctx context.Context) error {
 	return a.reduce(func() error { return a.backwardAll(ctx, passes) })
 }
 
-// forwardAll sets the scores of this rank's sequences and the passes of its micro-batches. Passes keep
-// the inputs of their layers for the backward pass as long as the budget of bytes lasts; the others'
-// layers are computed again.
+// forwardAll sets the scores of this rank's sequences and the passes of its micro-batches. Passes keep the inputs of
+// their layers for the backward pass as long as the budget of bytes lasts; the others' layers are computed again.
 func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err error) {
 	a.observe(metrics.PhaseScore)
 	budget := keptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
@@ -257,8 +252,7 @@ func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err e
 	return nil
 }
 
-// backwardAll asks for the loss and computes the gradients of all passes, which it
-// releases one by one.
+// backwardAll asks for the loss and computes the gradients of all passes, which it releases one by one.
 func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err error) {
 	a.observe(metrics.PhaseWeights)
 	if a.Loss, err = a.weigh(a.Scores); err != nil {

@@ -9,16 +9,14 @@ import (
 	"onering/runtime"
 )
 
-// microBatches cuts the sequences of a batch whose indexes are in own into micro-batches
-// of at most limit tokens, counting a prefix once for each of its sequences. If apart is
-// not 0, a micro-batch also has at most apart tokens, counting a prefix once, and the largest has
-// as few as their number allows, unless more prefixes were computed twice. A longer sequence gets a
-// micro-batch alone. A micro-batch has only live sequences or none, so
-// the others cost no backward pass (live nil means that all are live). Sequences with one
-// prefix are adjacent, so that a pass computes the prefix once. Each kind is sorted by the
-// longest sequence with the same prefix and then by its own length, longest first:
-// attention pads the rows of a micro-batch to one length, and later micro-batches fit
-// into the memory of earlier ones.
+// microBatches cuts the sequences of a batch whose indexes are in own into micro-batches of at most limit tokens,
+// counting a prefix once for each of its sequences. If apart is not 0, a micro-batch also has at most apart tokens,
+// counting a prefix once, and the largest has as few as their number allows, unless more prefixes were computed twice.
+// A longer sequence gets a micro-batch alone. A micro-batch has only live sequences or none, so the others cost no
+// backward pass (live nil means that all are live). Sequences with one prefix are adjacent, so that a pass computes the
+// prefix once. Each kind is sorted by the longest sequence with the same prefix and then by its own length, longest
+// first: attention pads the rows of a micro-batch to one length, and later micro-batches fit into the memory of earlier
+// ones.
 func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, apart int) [][]int {
 	alive := func(i int) bool { return live == nil || live[i] }
 	order, groups := slices.Clone(own), prefixGroups(sequences, own, alive)

@@ -10,8 +10,7 @@ import (
 	"onering/train/metrics"
 )
 
-// A crew is the state that the ranks of a run share: a model's weights, their gradients
-// and the optimizer.
+// A crew is the state that the ranks of a run share: a model's weights, their gradients and the optimizer.
 type crew struct {
 	env       *runtime.Env
 	learner   *runtime.Learner
@@ -30,10 +29,9 @@ func (c *crew) observe(p metrics.Phase) {
 	}
 }
 
-// owners distributes the sequences of a batch so that each rank has about equal work, and
-// returns the rank of each. Every rank gets the same result. Sequences with one prefix,
-// which is computed once, stay together unless a rank would have a tenth more than its
-// share.
+// owners distributes the sequences of a batch so that each rank has about equal work, and returns the rank of each.
+// Every rank gets the same result. Sequences with one prefix, which is computed once, stay together unless a rank would
+// have a tenth more than its share.
 func (c *crew) owners(b Batch) []int {
 	n := c.ranks.Size()
 	if n == 1 {

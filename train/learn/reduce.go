@@ -9,10 +9,9 @@ import (
 	"onering/train/metrics"
 )
 
-// Buckets are the elements of the gradients, from the first to the last, in the buckets
-// that the ranks sum at once. Rank r sums elements b[r] (included) to b[r+1] (excluded)
-// of a bucket b; if each rank updates a part, these are the part's elements. All ranks
-// have the same buckets.
+// Buckets are the elements of the gradients, from the first to the last, in the buckets that the ranks sum at once.
+// Rank r sums elements b[r] (included) to b[r+1] (excluded) of a bucket b; if each rank updates a part, these are the
+// part's elements. All ranks have the same buckets.
 func (s *Stepper) Buckets() [][]int {
 	if s.sharded() {
 		return s.optimizer.Buckets()
@@ -20,8 +19,7 @@ func (s *Stepper) Buckets() [][]int {
 	return EvenBuckets(len(s.learner.Gradients.Data), s.options.Bucket, s.ranks.Size())
 }
 
-// EvenBuckets are the Buckets of elements where all ranks update all. size is
-// Options.Bucket.
+// EvenBuckets are the Buckets of elements where all ranks update all. size is Options.Bucket.
 func EvenBuckets(elements, size, ranks int) (buckets [][]int) {
 	if size <= 0 {
 		size = runtime.DefaultBucket
@@ -110,9 +108,8 @@ func (r *reduction) onDevice(d Device, g *models.Weights, whole bool) (err error
 	return errors.Join(err, d.Wait())
 }
 
-// hand hands the buckets to work whose elements are all at or above first, to which no later
-// pass adds: the backward pass goes from the last elements to the first. Where the sums are taken
-// in the host's memory it copies them there.
+// hand hands the buckets to work whose elements are all at or above first, to which no later pass adds: the backward
+// pass goes from the last elements to the first. Where the sums are taken in the host's memory it copies them there.
 func (r *reduction) hand(first int) {
 	for n := len(r.left); n > 0 && r.left[n-1][0] >= first; n = len(r.left) {
 		b := r.left[n-1]

@@ -6,8 +6,7 @@ import (
 	"onering/runtime"
 )
 
-// Score returns the log-probs of sequences under the ring's weights, without
-// gradients.
+// Score returns the log-probs of sequences under the ring's weights, without gradients.
 func (s *Stepper) Score(ctx context.Context, sequences []runtime.Sequence) (Scores, error) {
 	return s.ScoreWith(ctx, s.learner, sequences)
 }

@@ -19,10 +19,9 @@ func (s *Stepper) Step(ctx context.Context, b Batch, weigh Weigh) (Report, error
 	return r, err
 }
 
-// Gradients computes the gradients of a batch, summed over the ranks, for Update. If
-// memory runs out it begins again with smaller micro-batches, and if gradients overflow
-// float16 with a smaller loss scale. Figures that are not finite are a *NonfiniteError.
-// When ctx ends it stops before the next micro-batch.
+// Gradients computes the gradients of a batch, summed over the ranks, for Update. If memory runs out it begins again
+// with smaller micro-batches, and if gradients overflow float16 with a smaller loss scale. Figures that are not finite
+// are a *NonfiniteError. When ctx ends it stops before the next micro-batch.
 func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, error) {
 	defer s.observe(metrics.PhaseOther)
 	if (weigh == nil) == (b.Weights == nil) { // both or neither
@@ -62,9 +61,8 @@ func (e *UpdateError) Error() string { return e.Err.Error() }
 
 func (e *UpdateError) Unwrap() error { return e.Err }
 
-// Update clips the gradients that Gradients has computed and updates the weights with
-// them. After an *UpdateError the weights belong to no step. If each rank updates a part,
-// it receives the other parts.
+// Update clips the gradients that Gradients has computed and updates the weights with them. After an *UpdateError the
+// weights belong to no step. If each rank updates a part, it receives the other parts.
 func (s *Stepper) Update(rate float64) error {
 	s.observe(metrics.PhaseOptimizer)
 	defer s.observe(metrics.PhaseOther)
@@ -85,9 +83,8 @@ func (s *Stepper) Update(rate float64) error {
 	return nil
 }
 
-// WithoutScale calls use with the gradients that Gradients has computed, in the
-// host's memory, divided by the loss scale and not clipped. Where there is a scale they are copies, so
-// Update may follow.
+// WithoutScale calls use with the gradients that Gradients has computed, in the host's memory, divided by the loss
+// scale and not clipped. Where there is a scale they are copies, so Update may follow.
 func (s *Stepper) WithoutScale(use func([]models.Tensor) error) error {
 	g := s.learner.Gradients
 	if err := s.env.Download(g); err != nil {

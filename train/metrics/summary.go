@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Moments returns the mean and the population standard deviation of x, NaN for no
-// numbers.
+// Moments returns the mean and the population standard deviation of x, NaN for no numbers.
 func Moments(x []float64) (mean, std float64) {
 	if len(x) == 0 {
 		return math.NaN(), math.NaN()
@@ -23,10 +22,9 @@ func Moments(x []float64) (mean, std float64) {
 	return mean, math.Sqrt(std / float64(len(x)))
 }
 
-// AppendSteps adds to a round's record a summary of its optimizer steps' records: how
-// many were skipped, and for every float the mean over the steps, or the largest or
-// smallest if the last part of its name begins with max or min. Figures that the round's
-// record already has stay unchanged.
+// AppendSteps adds to a round's record a summary of its optimizer steps' records: how many were skipped, and for every
+// float the mean over the steps, or the largest or smallest if the last part of its name begins with max or min.
+// Figures that the round's record already has stay unchanged.
 func (r Record) AppendSteps(steps []Record) Record {
 	var names []string // in the order of their first appearance
 	values := map[string][]float64{}

@@ -257,9 +257,8 @@ func (e *DifferError) Error() string {
 	return fmt.Sprintf("ranks: rank %d has another %s than rank 0: %s, not %s; all ranks need the same", e.Rank, e.Thing, e.Other, e.First)
 }
 
-// Context returns a context that ends with parent, and with the parent of any other
-// rank: a rank that is told to stop tells the others. All ranks call end when they no
-// longer need it, after the same calls of other methods.
+// Context returns a context that ends with parent, and with the parent of any other rank: a rank that is told to stop
+// tells the others. All ranks call end when they no longer need it, after the same calls of other methods.
 func (g *Group) Context(parent context.Context) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	if g.Size() == 1 {

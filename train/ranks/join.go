@@ -107,8 +107,7 @@ func (g *Group) OnHost() int {
 	return g.world.LocalSize()
 }
 
-// Place gives this rank its device and its share of the host's cores, where the settings
-// leave that open: threads of 0.
+// Place gives this rank its device and its share of the host's cores, where the settings leave that open: threads of 0.
 func (g *Group) Place(device *string, threads *int) {
 	if g.world == nil || g.Size() == 1 {
 		return

@@ -24,8 +24,7 @@ type TrainFile struct {
 	data.Columns
 }
 
-// TrainFiles say where the problems of a run are read from. A run file states a text, or a
-// list of texts and tables.
+// TrainFiles say where the problems of a run are read from. A run file states a text, or a list of texts and tables.
 type TrainFiles []TrainFile
 
 // Is says whether f is only the given path.
@@ -79,8 +78,7 @@ func (f TrainFiles) MarshalTOML() ([]byte, error) {
 	return []byte("[" + strings.Join(texts, ", ") + "]"), err
 }
 
-// Validate reports impossible values as joined *settings.Errors of the key, which is that of the
-// whole list.
+// Validate reports impossible values as joined *settings.Errors of the key, which is that of the whole list.
 func (f TrainFiles) Validate(key string) error {
 	var errs settings.Errors
 	errs.Want(key, "", len(f) > 0, "name the file of training problems")

@@ -9,8 +9,7 @@ import (
 	"onering/sampler"
 )
 
-// A suite is a file of held-out problems, with the settings of [eval] that it states for
-// itself.
+// A suite is a file of held-out problems, with the settings of [eval] that it states for itself.
 type suite struct {
 	Path string `toml:"path"`
 	suiteRules

@@ -19,9 +19,8 @@ import (
 	"onering/train"
 )
 
-// Validate reports every impossible value of c, joined; each is a *settings.Error.
-// It looks at nothing outside c: whether files exist is found out by those who
-// open them.
+// Validate reports every impossible value of c, joined; each is a *settings.Error. It looks at nothing outside c:
+// whether files exist is found out by those who open them.
 func (c Config) Validate() error { return errors.Join(c.Check(), c.checkTraining()) }
 
 // Check is Validate without the rules that only training has.
@@ -170,8 +169,7 @@ func (v *validator) text(key, value, remedy string) {
 	v.check(key, value, strings.TrimSpace(value) != "", remedy)
 }
 
-// add takes over the errors joined to err, with the section in front of the keys
-// of *settings.Errors.
+// add takes over the errors joined to err, with the section in front of the keys of *settings.Errors.
 func (v *validator) add(prefix string, err error) {
 	v.errs = append(v.errs, settings.Under(prefix, err)...)
 }
@@ -181,8 +179,7 @@ func (v *validator) ranges(prefix string, section any) {
 	v.add(prefix, settings.Check(section))
 }
 
-// Validate reports an unknown environment, and the errors of the environment's own
-// settings.
+// Validate reports an unknown environment, and the errors of the environment's own settings.
 func (c environmentConfig) Validate() error {
 	type fields environmentConfig // Check would call Validate
 	own := fields(c)

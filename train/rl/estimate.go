@@ -32,9 +32,8 @@ func (s Split) share(n int64) int64 {
 	return (n + ranks - 1) / ranks
 }
 
-// A MemoryEstimate is the memory that a run needs, in bytes, if every response is as long
-// as allowed; with several ranks for each of them. Activations, reduction and other are
-// not exact.
+// A MemoryEstimate is the memory that a run needs, in bytes, if every response is as long as allowed; with several
+// ranks for each of them. Activations, reduction and other are not exact.
 type MemoryEstimate struct {
 	Needs []runtime.Need `json:"-"` // several may be about one thing
 	// Peak is the need of the memory that the run computes in, and Available what the
@@ -205,8 +204,7 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 	return nil
 }
 
-// Of adds up the needs of one name, or with "" of all; the cache and activations may use
-// the same memory in turn.
+// Of adds up the needs of one name, or with "" of all; the cache and activations may use the same memory in turn.
 func (e MemoryEstimate) Of(what string) runtime.Need {
 	sum := runtime.Need{What: what}
 	for _, n := range e.Needs {

@@ -64,11 +64,10 @@ func (p Plan) String() string {
 		fits, memory.Text(p.Peak), memory.Text(p.Host), time, p.Slots, p.MicroTokens, p.Stash, memory.Text(int64(p.StashBytes)), p.Offload)
 }
 
-// Choose returns plans for a run of c on this machine's GPU and, with allCards, on the other
-// cards; none for a run on another device than CUDA. It sets the SizeKeys that are open, which
-// nobody has set, to the values of the first plan: this GPU's, or else that of the first card that
-// fits. Slots and micro-batches decide the last bits of what a GPU computes, so the run's folder
-// has to state them.
+// Choose returns plans for a run of c on this machine's GPU and, with allCards, on the other cards; none for a run on
+// another device than CUDA. It sets the SizeKeys that are open, which nobody has set, to the values of the first plan:
+// this GPU's, or else that of the first card that fits. Slots and micro-batches decide the last bits of what a GPU
+// computes, so the run's folder has to state them.
 func (c *Config) Choose(model models.Model, split Split, open func(key string) bool, allCards bool) (plans []Plan, err error) {
 	s, err := c.architecture(model)
 	if err != nil || s.compute.Provider != models.CUDA {
@@ -97,8 +96,7 @@ func (c *Config) Choose(model models.Model, split Split, open func(key string) b
 	return plans, nil
 }
 
-// A sized is an Architecture that remembers its Layout and its LayerBytes, which take long
-// to find.
+// A sized is an Architecture that remembers its Layout and its LayerBytes, which take long to find.
 type sized struct {
 	models.Architecture
 	compute models.Compute
@@ -275,8 +273,7 @@ func (c *Config) Fit(model models.Model, split Split, open func(key string) bool
 	return changed(was, *c), err
 }
 
-// forwards counts the forward passes of a round over what it learns, in addition to one for each
-// step.
+// forwards counts the forward passes of a round over what it learns, in addition to one for each step.
 func forwards(o objectives.Objective, rescore bool) (n float64) {
 	needs := objectives.NeedsOf(o)
 	for _, more := range []bool{

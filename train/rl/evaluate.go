@@ -52,8 +52,7 @@ func (e evaluation) lines() (lines []string) {
 	return lines
 }
 
-// evaluationOf reads an evaluation from a record of metrics.jsonl: pass@1 of each suite,
-// sorted by name.
+// evaluationOf reads an evaluation from a record of metrics.jsonl: pass@1 of each suite, sorted by name.
 func evaluationOf(record metrics.Record) evaluation {
 	e := evaluation{Round: int(record.Float("round"))}
 	for _, m := range record {
@@ -81,8 +80,7 @@ func (e evaluation) mean() *float64 {
 	return &mean
 }
 
-// An evaluator evaluates the suites of a run, with the decoder and the prompts of
-// its training.
+// An evaluator evaluates the suites of a run, with the decoder and the prompts of its training.
 type evaluator struct {
 	config   Config
 	roller   *roller
@@ -111,9 +109,8 @@ func openSuites(c evalConfig, rule reward.Reward) (reward.Reward, []eval.Suite, 
 	return rule, suites, nil
 }
 
-// evaluate evaluates the suites and stores the responses in the run folder. It returns no
-// results if there are no suites, or if the reward leaves a response to any of them
-// ungraded, of which it warns.
+// evaluate evaluates the suites and stores the responses in the run folder. It returns no results if there are no
+// suites, or if the reward leaves a response to any of them ungraded, of which it warns.
 func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *rundir.Folder) (evaluation, error) {
 	out := evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
 	for i, s := range e.suites {

@@ -165,9 +165,8 @@ func (e *failedStep) Error() string { return e.err.Error() }
 
 func (e *failedStep) Unwrap() error { return e.err }
 
-// A FailedStepError is an optimizer step of a run that met NaN or an infinity, and
-// whose batch is in a file for `onering replay`. The sequences of its
-// *learn.NonfiniteError are numbers in the round.
+// A FailedStepError is an optimizer step of a run that met NaN or an infinity, and whose batch is in a file for
+// `onering replay`. The sequences of its *learn.NonfiniteError are numbers in the round.
 type FailedStepError struct {
 	Err  *learn.NonfiniteError
 	File string
@@ -179,9 +178,8 @@ func (e *FailedStepError) Error() string {
 
 func (e *FailedStepError) Unwrap() error { return e.Err }
 
-// nonfinite writes the batch of a step that met NaN or an infinity to failures/, on the first rank.
-// It returns an error where the run stops, and nil where the step is to be left out, as
-// train.on_nonfinite and train.skip_limit say.
+// nonfinite writes the batch of a step that met NaN or an infinity to failures/, on the first rank. It returns an error
+// where the run stops, and nil where the step is to be left out, as train.on_nonfinite and train.skip_limit say.
 func (t *trainer) nonfinite(step *failedStep, at train.Position) error {
 	c, reported := t.Config.Train, t.reported(step, at)
 	if t.run.Ranks.First() {
@@ -203,8 +201,7 @@ func (t *trainer) reported(step *failedStep, at train.Position) *FailedStepError
 	return &FailedStepError{step.err, rundir.FailureFile(t.Config.Output.Dir, at.Step+1)}
 }
 
-// explainSampling adds the cause to an error of the sampler, which stops at
-// log-probs that are not finite.
+// explainSampling adds the cause to an error of the sampler, which stops at log-probs that are not finite.
 func (l *learner) explainSampling(err error, prompt []int32) error {
 	cause := l.run.Stepper.Cause(runtime.NewSequence(prompt, prompt[:1]))
 	if cause == "" {

@@ -21,9 +21,8 @@ import (
 	"onering/train/rundir"
 )
 
-// A book records in the run folder the scores of a reward that varies, and the answers of
-// an environment, so that a run that was killed and resumed gets the same: nothing else
-// holds those since the last checkpoint.
+// A book records in the run folder the scores of a reward that varies, and the answers of an environment, so that a run
+// that was killed and resumed gets the same: nothing else holds those since the last checkpoint.
 type book struct {
 	file     *rundir.Grades // nil on all ranks but the first
 	ranks    *ranks.Group
@@ -167,8 +166,7 @@ func (g *page) write(e entry) error {
 	return g.file.Append(line)
 }
 
-// groupKey returns a hash of the place of a group, everything that the reward reads, and its
-// settings.
+// groupKey returns a hash of the place of a group, everything that the reward reads, and its settings.
 func (g *page) groupKey(task, sample int, group []reward.Sample) string {
 	h := sha256.New()
 	texts(h, g.settings, g.place)

@@ -74,10 +74,9 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 	return l, err
 }
 
-// score sets the old policy's log-probs of a new round: the sampler's, which are there already, or
-// with old_logp = "rescore" the learner's, and then it also measures the gap between the two. It sets
-// the sums of squared probabilities, the reference policy's log-probs and those of the streams'
-// teachers, where they are needed.
+// score sets the old policy's log-probs of a new round: the sampler's, which are there already, or with old_logp =
+// "rescore" the learner's, and then it also measures the gap between the two. It sets the sums of squared
+// probabilities, the reference policy's log-probs and those of the streams' teachers, where they are needed.
 func (l *learner) score(ctx context.Context, r *round) error {
 	r.rescored = l.config.Rollout.OldLogProb == "rescore"
 	if !r.rescored && !l.needs.Squares && l.reference == nil && len(l.teachers) == 0 {
@@ -120,10 +119,9 @@ func (l *learner) score(ctx context.Context, r *round) error {
 	return nil
 }
 
-// step takes the optimizer step at a position on a batch of a round's rollouts, and
-// returns its figures. It notes the weights of tokens in the round, and on the round's
-// first step the gap between the sampler's and the learner's log-probs. If it meets NaN
-// or an infinity it updates nothing and returns a *failedStep.
+// step takes the optimizer step at a position on a batch of a round's rollouts, and returns its figures. It notes the
+// weights of tokens in the round, and on the round's first step the gap between the sampler's and the learner's
+// log-probs. If it meets NaN or an infinity it updates nothing and returns a *failedStep.
 func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.Position) (metrics.Record, error) {
 	n, total := at.Step, l.clock.total(at, r)
 	b := objectives.Batch{Trajectories: make([]objectives.Trajectory, len(rollouts)), Step: n, Steps: int(math.Round(total))}

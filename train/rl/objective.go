@@ -10,10 +10,9 @@ import (
 	"onering/train/learn"
 )
 
-// weigh asks an objective for the loss and the derivatives of a batch, in which setScores has put
-// the scores s, and if they are finite for figures about them, of the responses that have scores.
-// An objective is a plug-in: its panic is an error that names it, and so is a change that it makes
-// to the batch.
+// weigh asks an objective for the loss and the derivatives of a batch, in which setScores has put the scores s, and if
+// they are finite for figures about them, of the responses that have scores. An objective is a plug-in: its panic is an
+// error that names it, and so is a change that it makes to the batch.
 func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scores) (x learn.Loss, stats []objectives.Stat, err error) {
 	defer func() {
 		p := recover()
@@ -47,8 +46,7 @@ func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scor
 	return x, slices.Concat(part.Summarize(w, diagnostics), objectives.MaskStats(o, b), objectives.TermStats(o, b, x.LogProb)), nil
 }
 
-// scored returns the part of a batch, of its weights and of its diagnostics (which may be
-// nil), that has scores.
+// scored returns the part of a batch, of its weights and of its diagnostics (which may be nil), that has scores.
 func scored(b objectives.Batch, w [][]float64, d []objectives.Diagnostics, s learn.Scores) (objectives.Batch, [][]float64, []objectives.Diagnostics) {
 	part := objectives.Batch{Step: b.Step, Steps: b.Steps}
 	var weights [][]float64

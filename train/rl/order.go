@@ -68,9 +68,8 @@ func endlessOrder(problems data.Problems, o orderOptions) *problemOrder {
 	return &problemOrder{options: o, endless: problems, digest: problems.Digest()}
 }
 
-// newOrder returns the order of the problems of files. Parts with a weight are sources with
-// that share of the draws; the other parts together are one source with what is left of 1. A
-// curriculum sorts each source.
+// newOrder returns the order of the problems of files. Parts with a weight are sources with that share of the draws;
+// the other parts together are one source with what is left of 1. A curriculum sorts each source.
 func newOrder(parts []filePart, o orderOptions) (*problemOrder, error) {
 	order := &problemOrder{options: o}
 	var rest data.List
@@ -119,8 +118,7 @@ func (o *problemOrder) add(problems data.List, share float64) {
 	o.digest = digest
 }
 
-// Digest identifies these problems and their shares. For a single file it is the digest
-// of its problems.
+// Digest identifies these problems and their shares. For a single file it is the digest of its problems.
 func (o *problemOrder) Digest() string { return o.digest }
 
 // Len is the number of problems; 0 for an embedded task.
@@ -169,8 +167,7 @@ func (s *source) sort(o orderOptions) error {
 	return nil
 }
 
-// problemAt returns the index in problems of draw i of a stage. Each pass over a stage has its
-// own order.
+// problemAt returns the index in problems of draw i of a stage. Each pass over a stage has its own order.
 func (s *source) problemAt(stage, i int) int {
 	from, to := s.bounds(stage)
 	if pass := i / (to - from); s.order == nil || s.stage != stage || s.pass != pass {
@@ -202,14 +199,12 @@ func (s *source) stageOf(j int) (stage, i int) {
 	return stage, j - first(stage)
 }
 
-// A pick is a draw of a source, by its number, and the problem that it gives: its stage and
-// its index in problems.
+// A pick is a draw of a source, by its number, and the problem that it gives: its stage and its index in problems.
 type pick struct{ source, draw, stage, index int }
 
-// draws returns which draw of which source each of n places of the run has, from place first on. Draw j of a source with share w
-// has a time within (j, j+1)/w that follows from the seed, and draws are ordered by time:
-// so after any number of places, each source has had its share of them to within about
-// one draw per source.
+// draws returns which draw of which source each of n places of the run has, from place first on. Draw j of a source
+// with share w has a time within (j, j+1)/w that follows from the seed, and draws are ordered by time: so after any
+// number of places, each source has had its share of them to within about one draw per source.
 func (o *problemOrder) draws(first, n int) []pick {
 	out := make([]pick, 0, n)
 	if len(o.sources) == 1 {
@@ -401,8 +396,7 @@ func (o *problemOrder) State() string {
 	return string(text)
 }
 
-// Restore restores the result of State. An empty state is that of a run in which nothing
-// was measured.
+// Restore restores the result of State. An empty state is that of a run in which nothing was measured.
 func (o *problemOrder) Restore(state string) error {
 	if state == "" || o.options.Rest == 0 || o.endless != nil {
 		return nil

@@ -135,9 +135,8 @@ func (r *round) measures(c Config) (of []measure, idleShare float64) {
 	return of, idle / graded
 }
 
-// learnsFrom says whether the steps learn from a group: from a teacher, or from the
-// advantages of tokens that they do not mask. Where the objective compares responses with
-// each other, their advantages must not all be equal.
+// learnsFrom says whether the steps learn from a group: from a teacher, or from the advantages of tokens that they do
+// not mask. Where the objective compares responses with each other, their advantages must not all be equal.
 func learnsFrom(group []objectives.Trajectory, c Config) bool {
 	needs, first := objectives.NeedsOf(c.Objective.Settings), group[0].Advantage
 	equal := !slices.ContainsFunc(group, func(t objectives.Trajectory) bool { return t.Advantage != first || t.TokenAdvantage != nil })

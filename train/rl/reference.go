@@ -18,10 +18,9 @@ type reference struct {
 	learner *runtime.Learner // scores with the reference
 }
 
-// newReference opens the reference of a run: the model of model.reference, or else the
-// present policy, of whose weights it makes a copy. If the policy has an adapter, its weights
-// do not change, so the reference is the policy's ring without the adapter, or with the adapter
-// that the run continues as it was. Close it even after an error.
+// newReference opens the reference of a run: the model of model.reference, or else the present policy, of whose weights
+// it makes a copy. If the policy has an adapter, its weights do not change, so the reference is the policy's ring
+// without the adapter, or with the adapter that the run continues as it was. Close it even after an error.
 func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *reference, err error) {
 	r = &reference{}
 	ring, o := policy.Ring, runtime.LearnerOptions{ScoreOnly: true}

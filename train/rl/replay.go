@@ -18,8 +18,7 @@ import (
 	"onering/train/rundir"
 )
 
-// A Replay is the result of computing the step of a Failure again, without the
-// update.
+// A Replay is the result of computing the step of a Failure again, without the update.
 type Replay struct {
 	Round  int    `json:"round"`
 	Step   int    `json:"step"`
@@ -49,10 +48,9 @@ type replayTrajectory struct {
 	Gradient string `json:"gradient,omitempty"`
 }
 
-// Replay computes the step of a failure again, without its update, on a policy that has
-// the weights before it. The objective has the settings of the run and, where it keeps one,
-// its state before the step. Where the gradient of the batch is not finite, Replay also
-// computes the gradient of each trajectory alone.
+// Replay computes the step of a failure again, without its update, on a policy that has the weights before it. The
+// objective has the settings of the run and, where it keeps one, its state before the step. Where the gradient of the
+// batch is not finite, Replay also computes the gradient of each trajectory alone.
 func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Policy, o objectives.Objective) (Replay, error) {
 	out := Replay{Round: f.Round, Step: f.Step, Reason: f.Reason}
 	stepper, err := learn.New(env, policy.Ring, learn.Options{

@@ -39,8 +39,7 @@ func (t *trainer) Plan() train.Plan {
 	}
 }
 
-// CheckData returns an error unless the training problems, as prompter p makes them, are
-// those of a checkpoint.
+// CheckData returns an error unless the training problems, as prompter p makes them, are those of a checkpoint.
 func (c Config) CheckData(checkpoint string, p *data.Prompter, log *slog.Logger) error {
 	state, err := rundir.ReadState(checkpoint)
 	if err != nil {
@@ -53,8 +52,7 @@ func (c Config) CheckData(checkpoint string, p *data.Prompter, log *slog.Logger)
 	return err
 }
 
-// formerValues returns the values of settings that checkpoints of older versions lack: the
-// defaults.
+// formerValues returns the values of settings that checkpoints of older versions lack: the defaults.
 func formerValues() map[string]string {
 	c := Default()
 	c.Objective.Settings, c.Reward.Rule = nil, nil // the run may have another objective and reward
@@ -63,10 +61,9 @@ func formerValues() map[string]string {
 	return values
 }
 
-// Renew gives the settings in the run.toml of an earlier version the keys and values of
-// today: what the host keeps was two switches (optimizer.offload, and for weights too
-// optimizer.offload_weights), gradients could be summed in 16 bits, and passes could keep a part of
-// each layer.
+// Renew gives the settings in the run.toml of an earlier version the keys and values of today: what the host keeps was
+// two switches (optimizer.offload, and for weights too optimizer.offload_weights), gradients could be summed in 16
+// bits, and passes could keep a part of each layer.
 func Renew(run settings.Source) (now settings.Source) {
 	offload := map[bool]string{false: "none", true: "moments"} // by the value of optimizer.offload
 	if settings.Find("optimizer.offload_weights", run).Value == true {
@@ -154,8 +151,7 @@ func gradingSettings(c Config) string {
 	return b.String()
 }
 
-// Describe states the settings that decide the environment's answers, in a line; "" if
-// responses are single turns.
+// Describe states the settings that decide the environment's answers, in a line; "" if responses are single turns.
 func (c environmentConfig) Describe() string {
 	if c.Name == "single" {
 		return ""
@@ -197,8 +193,7 @@ func (c RewardConfig) Describe() string {
 	return ""
 }
 
-// eachField visits an objective's exported fields, one by one: the objective as a whole
-// could encode as its state.
+// eachField visits an objective's exported fields, one by one: the objective as a whole could encode as its state.
 func eachField(v reflect.Value, visit func(f reflect.StructField, v reflect.Value)) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -210,8 +205,7 @@ func eachField(v reflect.Value, visit func(f reflect.StructField, v reflect.Valu
 	}
 }
 
-// roundsKey is a setting that checkpoints store beside the decisive ones, since schedules
-// depend on it.
+// roundsKey is a setting that checkpoints store beside the decisive ones, since schedules depend on it.
 const roundsKey = "train.rounds"
 
 // Restore implements train.Task: it refuses changes of settings that the checkpoint cannot bear, and takes up the order

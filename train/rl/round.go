@@ -19,8 +19,7 @@ import (
 	"onering/train/streams"
 )
 
-// A round has the responses sampled for some problems, on their way through the optimizer
-// steps.
+// A round has the responses sampled for some problems, on their way through the optimizer steps.
 type round struct {
 	problems     []data.Problem
 	rollouts     []rollout               // by problem, then by sample
@@ -126,11 +125,10 @@ func newRound(problems []data.Problem, sampled []rollout, k int) *round {
 	return r
 }
 
-// compareGroups shapes the rewards, computes the advantages of the groups of k rollouts and
-// drops the groups that the objective does not keep. Rollouts without a grade are left out
-// of their group, and with them a single one that has a grade where the objective compares
-// it with others. If rollouts are compared with a greedy one, that one must be graded. The
-// round is scored: a reward may have a penalty for leaving the reference.
+// compareGroups shapes the rewards, computes the advantages of the groups of k rollouts and drops the groups that the
+// objective does not keep. Rollouts without a grade are left out of their group, and with them a single one that has a
+// grade where the objective compares it with others. If rollouts are compared with a greedy one, that one must be
+// graded. The round is scored: a reward may have a penalty for leaving the reference.
 func (r *round) compareGroups(k int, o objectives.Objective) {
 	var indices [][]int
 	var groups [][]objectives.Trajectory
@@ -229,8 +227,7 @@ func (r *round) checkGraded(o objectives.Objective) error {
 		needed, r.problems[x.Problem].ID, x.Sample, reason)
 }
 
-// compare adds to the gap the differences between the learner's and the sampler's
-// log-probs of rollout i.
+// compare adds to the gap the differences between the learner's and the sampler's log-probs of rollout i.
 func (r *round) compare(i int, logp []float64) {
 	for t, x := range logp {
 		r.gap.Add(r.rollouts[i].LogProb[t], x)

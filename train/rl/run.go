@@ -75,8 +75,7 @@ func (t *trainer) roll(ctx context.Context, at train.Position) (train.Done, erro
 	return train.Done{At: at}, err
 }
 
-// scoreRound sets the log-probs that a round needs before its first step, and then the
-// advantages.
+// scoreRound sets the log-probs that a round needs before its first step, and then the advantages.
 func (t *trainer) scoreRound(ctx context.Context, at train.Position) (train.Done, error) {
 	err := t.learner.score(ctx, t.round)
 	if err == nil {

@@ -47,9 +47,8 @@ func NewStep() *Step {
 	}
 }
 
-// A ScoredRow is a prompt and a response, which may be an episode as a line of rollouts
-// has it: then only the policy's tokens are scored. Kept are the ids of that line among which
-// the tokens are scored.
+// A ScoredRow is a prompt and a response, which may be an episode as a line of rollouts has it: then only the policy's
+// tokens are scored. Kept are the ids of that line among which the tokens are scored.
 type ScoredRow struct {
 	policy.Pair
 	Turns rundir.Turns `json:"turns"`

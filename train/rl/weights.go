@@ -141,9 +141,8 @@ func ReadWeights(r io.Reader) (in weightsInput, err error) {
 	return in, nil
 }
 
-// Weigh restores the state of o, if one is given, and evaluates o on the groups. The
-// output has o's state afterwards, if it keeps one, and weights of the policy's tokens
-// only; Widen adds those of an environment.
+// Weigh restores the state of o, if one is given, and evaluates o on the groups. The output has o's state afterwards,
+// if it keeps one, and weights of the policy's tokens only; Widen adds those of an environment.
 func (in weightsInput) Weigh(o objectives.Objective) (out weightsOutput, err error) {
 	if len(in.State) > 0 && !bytes.Equal(in.State, []byte("null")) {
 		u, ok := o.(encoding.TextUnmarshaler)
@@ -187,9 +186,8 @@ func (in weightsInput) Widen(out weightsOutput) weightsOutput {
 	return out
 }
 
-// Print writes a table for people, one line per response, and the loss. A dash means that the objective
-// lacks the quantity. "top 10 %" is the share of the response's sum |w| that the tenth of its tokens
-// with the largest |w| has.
+// Print writes a table for people, one line per response, and the loss. A dash means that the objective lacks the
+// quantity. "top 10 %" is the share of the response's sum |w| that the tenth of its tokens with the largest |w| has.
 func (out weightsOutput) Print(w io.Writer) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tab, "response\ttokens\tA\tf\teta*\tp\tESS\tr\tlog r\tclipped\ttop 10 %\t")

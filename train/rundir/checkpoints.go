@@ -69,9 +69,8 @@ func (f *Folder) NewestCheckpoint(log *slog.Logger) (string, error) {
 		dirs[0], err, filepath.Dir(dirs[0]))
 }
 
-// Model returns the folder with the model or adapter: for a run the newest undamaged
-// checkpoint, for other folders the folder itself. It changes nothing, so a run may be in
-// progress in the folder. It uses only Dir of the Folder.
+// Model returns the folder with the model or adapter: for a run the newest undamaged checkpoint, for other folders the
+// folder itself. It changes nothing, so a run may be in progress in the folder. It uses only Dir of the Folder.
 func (f *Folder) Model() (model string, err error) {
 	model = f.Dir
 	if exists(filepath.Join(model, configFile)) && !exists(filepath.Join(model, "config.json")) && !models.IsAdapter(model) {

@@ -57,8 +57,7 @@ func readWritten(checkpoint string) (w written, err error) {
 	return w, nil
 }
 
-// sizes returns how much of the growing files belongs to a checkpoint that is written now,
-// and run.toml with its sum.
+// sizes returns how much of the growing files belongs to a checkpoint that is written now, and run.toml with its sum.
 func (f *Folder) sizes() written {
 	w := written{metricsFile: {Bytes: f.size}}
 	if f.config != nil {
@@ -72,9 +71,8 @@ func (f *Folder) sizes() written {
 	return w
 }
 
-// addSums completes the files and sizes of w with SHA-256 sums, and adds the files of finished rounds, of which
-// it reads only the new ones. A file that cannot be read is left out: the checkpoint is worth more than its
-// sum.
+// addSums completes the files and sizes of w with SHA-256 sums, and adds the files of finished rounds, of which it
+// reads only the new ones. A file that cannot be read is left out: the checkpoint is worth more than its sum.
 func (f *Folder) addSums(w written, s State, log *slog.Logger) written {
 	for _, dir := range []string{rolloutsDir, evaluationsDir} {
 		for _, path := range files.Glob(f.Dir, dir+"/round-*.jsonl") {
@@ -117,8 +115,7 @@ func extentOf(run, name string, n int64) (x extent, err error) {
 	return x, err
 }
 
-// compare returns an error unless a file is as a checkpoint counts it. An extent without a
-// sum has the size alone.
+// compare returns an error unless a file is as a checkpoint counts it. An extent without a sum has the size alone.
 func compare(run, name string, want extent) error {
 	is, err := extentOf(run, name, want.Bytes)
 	switch {

@@ -185,8 +185,7 @@ func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 // blanks may follow the token that ends a response.
 const blanks = " \t\r\n"
 
-// bare returns a response without the token that ends it, which is written once, and says
-// whether it was there.
+// bare returns a response without the token that ends it, which is written once, and says whether it was there.
 func (e *encoder) bare(response string) (string, bool) {
 	for _, end := range e.endTexts {
 		if rest, ok := strings.CutSuffix(strings.TrimRight(response, blanks), end); ok {
@@ -244,9 +243,8 @@ func (l Scored) Take(seed int64, first, n int) []runtime.Sequence {
 	return data.Take(l, seed, first, n)
 }
 
-// Sequences reads and encodes the demonstrations of a file, of which what is learned is scored,
-// for a loss beside another one. A prompt that is a text gets the template. It also returns a
-// digest.
+// Sequences reads and encodes the demonstrations of a file, of which what is learned is scored, for a loss beside
+// another one. A prompt that is a text gets the template. It also returns a digest.
 func Sequences(path string, template tokenize.TemplateSettings, p *policy.Policy, log *slog.Logger) (list Scored, sum string, err error) {
 	c := Default("")
 	c.Model.Template, c.Model.System, c.Model.Args = template.Template, template.System, template.Args

@@ -61,8 +61,7 @@ func addMismatched(s *set, responses int) {
 	}
 }
 
-// scoreReference notes the log-probs of the responses under the first policy, once, if the loss compares with
-// it.
+// scoreReference notes the log-probs of the responses under the first policy, once, if the loss compares with it.
 func (p *preferring) scoreReference(ctx context.Context, t *trainer) error {
 	if p.scored || !p.loss.usesReference() {
 		return nil

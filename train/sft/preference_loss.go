@@ -2,9 +2,8 @@ package sft
 
 import "math"
 
-// A preferenceLoss is a loss of pairs of responses, of which one is better, and what it depends
-// on. D is what the policy's log-prob of the
-// chosen response, less the reference's, exceeds that of the rejected one.
+// A preferenceLoss is a loss of pairs of responses, of which one is better, and what it depends on. D is what the
+// policy's log-prob of the chosen response, less the reference's, exceeds that of the rejected one.
 type preferenceLoss struct {
 	Loss        string  `toml:"loss" flag:"loss" choice:"dpo ipo simpo orpo kto" help:"what is minimized" note:"dpo (arXiv 2305.18290): -log sigmoid(beta D); ipo (2310.12036): (D a token - 1/(2 beta))^2; simpo (2405.14734): -log sigmoid(beta (log-probs a token, chosen less rejected) - margin), without a reference; orpo (2403.07691): -log p a token of the chosen response - beta log sigmoid(log odds), without a reference; kto (2402.01306): each response against the mean of mismatched ones"`
 	Beta        float64 `toml:"beta" flag:"beta" range:"(0,)" help:"how strongly the policy is held to the reference; in orpo the weight of the odds"`
@@ -98,8 +97,7 @@ func (s preferenceLoss) of(pairs []pair, mismatched []response) (loss float64, c
 	return loss, chosen, rejected
 }
 
-// smoothed is -(1-e) log sigmoid(x) - e log sigmoid(-x) and its derivative, with e the
-// label smoothing.
+// smoothed is -(1-e) log sigmoid(x) - e log sigmoid(-x) and its derivative, with e the label smoothing.
 func (s preferenceLoss) smoothed(x float64) (loss, slope float64) {
 	e := s.Smoothing
 	return -(1-e)*logSigmoid(x) - e*logSigmoid(-x), e*sigmoid(x) - (1-e)*sigmoid(-x)

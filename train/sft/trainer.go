@@ -24,8 +24,7 @@ import (
 	"onering/train/rundir"
 )
 
-// A trainer trains one policy on demonstrations: it is the train.Task of supervised
-// training.
+// A trainer trains one policy on demonstrations: it is the train.Task of supervised training.
 type trainer struct {
 	Config Config
 
@@ -203,8 +202,7 @@ func (t *trainer) epochs(steps int) float64 {
 	return float64(steps/t.perEpoch()) + float64(steps%t.perEpoch()*t.Config.Train.BatchSize)/float64(all)
 }
 
-// Run trains and writes the run folder, which at the end is a Hugging Face folder too; see
-// train.Run.
+// Run trains and writes the run folder, which at the end is a Hugging Face folder too; see train.Run.
 func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	t.summary = Summary{Folder: t.Config.Output.Dir, Demonstrations: t.units(), Tokens: t.learn.tokens}
 	end, err := t.run.Do(ctx, t, resume)
@@ -417,8 +415,7 @@ func (t *trainer) score(ctx context.Context, list []Example) (all learn.Scores, 
 // written last: then the run is finished.
 var configFiles = []string{"config.json", "adapter_config.json"}
 
-// Finished says whether the run in the output folder is finished, so that there is
-// nothing to resume.
+// Finished says whether the run in the output folder is finished, so that there is nothing to resume.
 func (c Config) Finished() bool {
 	return slices.ContainsFunc(configFiles, func(name string) bool {
 		_, err := os.Stat(filepath.Join(c.Output.Dir, name))

@@ -12,8 +12,7 @@ import (
 	"onering/train/learn"
 )
 
-// A Mixture is the streams of one optimizer step beside the rollouts of its batch, which come
-// first.
+// A Mixture is the streams of one optimizer step beside the rollouts of its batch, which come first.
 type Mixture struct {
 	Record []objectives.Stat // figures of the newest loss
 
