@@ -143,14 +143,14 @@ func (d device) find(ctx context.Context, o provision.Options) (provision.Locati
 	return at, d.check(ctx, at.Path, reportLibrary)
 }
 
-// Values of the parameter told of Provider.Report: whether the report leaves out that the library is missing, since
+// Values of the parameter ignore of Provider.Report: whether the report leaves out that the library is missing, since
 // it will be downloaded or the user knows it.
 const reportLibrary, ignoreLibrary = false, true
 
 // check returns a *provision.UnusableGPUError if something keeps a library from using the
 // device; see Provider.Report.
-func (d device) check(ctx context.Context, library string, told bool) error {
-	if missing := d.provider.Report(ctx, library, d.number, told).Missing; len(missing) > 0 {
+func (d device) check(ctx context.Context, library string, ignore bool) error {
+	if missing := d.provider.Report(ctx, library, d.number, ignore).Missing; len(missing) > 0 {
 		return &provision.UnusableGPUError{Device: d.String(), Missing: missing}
 	}
 	return nil
@@ -240,7 +240,7 @@ func (o Options) Diagnose(ctx context.Context) (Diagnosis, error) {
 		if asked {
 			number = d.number
 		}
-		of := p.Report(ctx, library, number, !usable)
+		of := p.Report(ctx, library, number, !usable) // why there is no library is a problem already
 		of.Name, of.Asked = p.Name(), asked
 		if asked {
 			if len(of.Missing) == 0 && len(r.Problems) == 0 {

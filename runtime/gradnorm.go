@@ -69,8 +69,8 @@ func (o *Optimizer) openNorm() error {
 	return err
 }
 
-// squares sets those of sums, which are of the slices of all ranks, that are of its own slices: the sums of the
-// squares of the gradients, in float16 divided by scale, the LossScale. Otherwise Optimizer.total divides.
+// squares sets the elements of its own slices in sums, which has one for each slice of all ranks, to the sum of the
+// squares of the gradients: in float16 of those divided by scale, the LossScale. Otherwise Optimizer.total divides.
 func (n *norm) squares(k *kernels.Device, sums []float64, scale float64) error {
 	run := func() error { return n.runSessions(scale) }
 	if !n.unscales {

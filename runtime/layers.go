@@ -207,7 +207,8 @@ func (a *activations) chooseStored(p *Pass) {
 	g, room := l.geometry, l.options.StashBytes-l.spare.stashBytes
 	full, left := g.Full(p.tokens, room) // how many layers fit, and the bytes that they leave
 	logits := 4 * p.scored * g.Vocab
-	if a.fullLayers = full; full == g.Layers && logits <= left {
+	a.fullLayers = full
+	if full == g.Layers && logits <= left {
 		a.keepsLogits, left = true, left-logits
 	}
 	if full > 0 {

@@ -229,7 +229,7 @@ func finalElements(l *Learner) (first []int) {
 	first = make([]int, l.geometry.Layers+1)
 	for _, name := range l.Gradients.Layout.Names() {
 		p, _ := l.Gradients.Layout.Find(name)
-		openFrom := len(first) // after layers from this on, computed earlier, its gradient is not final; none for the final norm and the head
+		openFrom := len(first) // not final after the layers from this on; the head's and the norm's are final after the head
 		if name == l.geometry.Embedding {
 			openFrom = 0 // final only at the end
 		}

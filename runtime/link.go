@@ -168,7 +168,8 @@ func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x 
 // float32 of all, as gradients are.
 func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int64 {
 	read, copied := []piece{{0, math.MaxInt}}, piece{}
-	if first, end := arch.Copied(); divided && arch.AdapterLayout() == nil {
+	first, end := arch.Copied()
+	if divided && arch.AdapterLayout() == nil {
 		copied = piece{first, end}
 		read = read[0].without(matrices(arch.Layout(), first, end))
 	}
@@ -249,8 +250,8 @@ func sumProgram(n, own int) models.Program {
 	return p
 }
 
-// Add replaces the elements from[rank] to to[rank]-1 by the sum over all ranks, in the
-// order of the ranks, and gives each other rank those that are that rank's.
+// Add sums elements over all ranks, in the order of the ranks: those from from[r] to to[r]-1 on rank r, in place. This
+// rank sends each other one that rank's, and then sums its own.
 func (l *Link) Add(w *models.Weights, from, to []int) error {
 	n := to[l.rank] - from[l.rank]
 	a, err := l.env.arenaOf(w).blockOf(piece{from[0], to[len(to)-1]})

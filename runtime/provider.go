@@ -34,8 +34,8 @@ type Provider interface {
 	// Present returns an error if the system shows no device that auto should use.
 	Present() error
 	// Report says what runs on a device need and what of it is present, beside a library whose path is "" if there is
-	// none. told says to ignore the library's absence: it will be downloaded, or was reported already.
-	Report(ctx context.Context, library string, number int, told bool) Report
+	// none. ignore says to ignore that absence: the library will be downloaded, or was reported already.
+	Report(ctx context.Context, library string, number int, ignore bool) Report
 
 	// Open opens a device, for the loaded library.
 	Open(o Options, number int, library string) (*Backend, error)

@@ -168,6 +168,7 @@ func unitInverse(a *Node) *Node {
 			return row/(2*size) == column/(2*size) && row/size > column/size
 		}))
 	}
+	// the inverses of blocks of two
 	m := Sub(chunkMatrix(g, 1, func(row, column int) bool { return row == column }), corners(1))
 	for size := 2; size < chunk; size *= 2 {
 		m = Sub(m, MatMul(m, MatMul(corners(size), m, plain, plain, 1), plain, plain, 1))

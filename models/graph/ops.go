@@ -138,7 +138,7 @@ func Gemm(a, b, c *Node, transA, transB bool) *Node {
 	return a.g.call("Gemm", "", a.elem, s, in, attrs...)
 }
 
-// turned returns the rows and columns of op(a) op(b), over the last two dimensions, and the
+// productSizes returns the rows and columns of op(a) op(b), over the last two dimensions, and the
 // attributes for the transposes.
 func productSizes(op string, a, b *Node, transA, transB bool) (m, n Dim, attrs []onnx.Attr) {
 	r := len(a.shape)

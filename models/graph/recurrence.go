@@ -69,7 +69,7 @@ func Recurrence(s, g, u, l, m, y *Node, backward bool) (last, states, n *Node) {
 
 // scanVJP is the rule of Recurrence. With d the gradient of the state after a step, that of N is e = dN + l d, and
 // that of the state before the step is g d - m^T e + dS, where dN and dS are the gradients of the results N and S.
-// That is a Recurrence with d for S, e for N and the last step first.
+// That is a Recurrence with d for S, e for N and the steps in the other order.
 func scanVJP(c *call, dy []*Node) []*Node {
 	for _, i := range []int{0, 2} { // of the last state and N; that of the states may be nil
 		if dy[i] == nil {

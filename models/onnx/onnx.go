@@ -159,6 +159,7 @@ func (m Model) Encode() []byte {
 	return appendOptional(b, 6, m.Doc)
 }
 
+// append writes a GraphProto.
 func (g Graph) append(b []byte) []byte {
 	for _, n := range g.Nodes {
 		b = appendMessage(b, 1, n.append)

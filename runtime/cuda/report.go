@@ -34,12 +34,12 @@ func (r *report) lacks(format string, args ...any) {
 
 // Report looks for the libraries that the CUDA provider beside library needs, first where the system's loader looks
 // and then in folders that it may not know, and loads what it finds, so that the provider finds it too.
-func (c *provider) Report(ctx context.Context, library string, number int, told bool) runtime.Report {
+func (c *provider) Report(ctx context.Context, library string, number int, ignore bool) runtime.Report {
 	r := report{devices: []string{}, libraries: map[string]string{}, missing: []string{}}
 	if goruntime.GOOS != "linux" {
 		r.lacks("a GPU is used on Linux only")
 	} else {
-		c.look(ctx, &r, library, told)
+		c.look(ctx, &r, library, ignore)
 	}
 	if len(r.missing) == 0 && number >= len(r.devices) {
 		r.lacks("there is no GPU %d: the driver shows %d, numbered from 0", number, len(r.devices))
@@ -79,15 +79,15 @@ func (r report) rows(asked bool) (rows [][2]string) {
 }
 
 // look fills a report: the driver, and the libraries that the CUDA provider beside an ONNX Runtime library
-// needs. told says that another error has already said why there is no provider.
-func (c *provider) look(ctx context.Context, r *report, library string, told bool) {
+// needs. ignore leaves out that the provider is missing, as in runtime.Provider.
+func (c *provider) look(ctx context.Context, r *report, library string, ignore bool) {
 	driverErr := c.reportDriver(r)
 	path := ""
 	if library != "" {
 		path = provision.Beside(library, file)
 	}
 	r.libraries[file] = path
-	if path == "" && !told {
+	if path == "" && !ignore {
 		r.lacks("there is no %s beside an ONNX Runtime library: a run on a GPU fetches pip's %s, or name a folder that has both with %s",
 			file, ref, provision.LibraryVariable)
 	}

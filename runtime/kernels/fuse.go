@@ -626,7 +626,8 @@ func attends(turned, rotary int64) condition {
 // to 128 elements, a multiple of 8.
 func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	q, k := g.ints(v["qd"]), g.ints(v["kd"])
-	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] || !g.anyWidth && (q[3]%8 != 0 || q[3] > 128) || k[2] == 0 || q[2]%k[2] != 0 {
+	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] ||
+		!g.anyWidth && (q[3]%8 != 0 || q[3] > 128) || k[2] == 0 || q[2]%k[2] != 0 {
 		return nil, false
 	}
 	attrs := []onnx.Attr{{Name: "heads", Value: q[2]}, {Name: "groups", Value: k[2]}}
