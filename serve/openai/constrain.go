@@ -40,8 +40,7 @@ type asked struct {
 	strict        bool            // every keyword of the schema has to hold
 }
 
-// form returns the form that is asked for, nil for none, and the keywords of its schema that no grammar holds
-// answers to.
+// form returns the form that is asked for, nil for none, and the keywords of its schema that no grammar holds to.
 func (a asked) form() (f grammar.Form, unheld []string, err error) {
 	forms := 0
 	for _, is := range []bool{!isNull(a.JSON), a.Regex != nil, a.Choice != nil, a.Object} {
@@ -136,8 +135,7 @@ func (j *job) constrain(choice toolChoice) error {
 	if j.chat && param != "tools" { // textAndCalls allows any text, and so a thought
 		f = j.model.behindThought(f, insideThought)
 	}
-	// Whatever the form depends on is in the key.
-	key, _ := json.Marshal([]any{j.wantedShape, j.toolsText, choice.how, choice.name, j.onlyFirstCall, insideThought})
+	key, _ := json.Marshal([]any{j.wantedShape, j.toolsText, choice.how, choice.name, j.onlyFirstCall, insideThought}) // all that the form depends on
 	g, err := j.model.grammar(string(key), f, unheld)
 	if err == nil {
 		err = g.Begin().Say(j.continued) // the beginning of the message, which the prompt has, must fit

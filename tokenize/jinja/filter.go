@@ -19,7 +19,7 @@ func init() { // set in init, since map and select read the tables
 		"items": itemsFilter, "join": joinFilter, "list": listFilter, "map": mapFilter,
 		"sort": sortFilter, "unique": unique, "tojson": toJSON,
 		"select": choose(false, true), "reject": choose(false, false),
-		"selectattr": choose(true, true), "rejectattr": choose(true, false),
+		"selectattr": choose(true, true), "rejectattr": choose(true, false), // choose(attribute, want)
 
 		"capitalize": byMethod("capitalize"), "lower": byMethod("lower"), "upper": byMethod("upper"),
 		"trim": byMethod("strip"), "title": titleFilter,

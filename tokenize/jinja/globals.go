@@ -58,7 +58,7 @@ func makeRange(r *run, a arguments) Value {
 		if wide/float64(step) > maxRange {
 			r.fail("Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", maxRange)
 		}
-		n = (stop - start + step - cmp.Compare(step, 0)) / step
+		n = (stop - start + step - cmp.Compare(step, 0)) / step // rounded up
 	}
 	r.spend(elementCost * n)
 	v := &view{kind: "range", elements: make([]Value, n), text: fmt.Sprintf("range(%d, %d", start, start+n*step)}
@@ -110,7 +110,7 @@ func (r *run) strftime(now time.Time, format string) string {
 		}
 		r.failIf(!ok, "strftime_now: %%%c is not supported", format[i])
 		if plain && len(part) > 1 {
-			part = strings.TrimLeft(part[:len(part)-1], "0 ") + part[len(part)-1:]
+			part = strings.TrimLeft(part[:len(part)-1], "0 ") + part[len(part)-1:] // 00 becomes 0
 		}
 		out.WriteString(part)
 	}

@@ -15,7 +15,7 @@ import (
 
 func init() {
 	for name, m := range map[string]method{
-		"find": search(strings.Index, true), "rfind": search(strings.LastIndex, true),
+		"find": search(strings.Index, true), "rfind": search(strings.LastIndex, true), // true: -1 for a text that is not there
 		"index": search(strings.Index, false), "rindex": search(strings.LastIndex, false), "count": countMethod,
 		"rsplit": rsplit, "partition": partition(strings.Index, false), "rpartition": partition(strings.LastIndex, true),
 		"removeprefix": remove(strings.TrimPrefix), "removesuffix": remove(strings.TrimSuffix), "splitlines": splitLinesMethod,

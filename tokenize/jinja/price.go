@@ -12,6 +12,7 @@ type price struct{ flat, per int }
 // prices has everything that a template can use, by kind and name; a test walks it.
 var prices = map[string]map[string]price{}
 
+// init fills prices, from the price of the uses of a kind with each of the names.
 func init() {
 	for _, p := range []struct {
 		price
