@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/big"
 	"strings"
+	"unicode/utf8"
 )
 
 // atom parses a number, a name, a bracketed expression, or a command with its arguments.
@@ -19,21 +20,21 @@ func (p *parser) atom() *Node {
 		return p.command()
 	case sign:
 		switch t.text {
-		case "(", "[", "<:":
+		case "(", "[", "<:": // <: is \langle
 			return p.bracketed()
 		case "{":
-			if p.at(1).is("}") {
+			if p.ahead(1).is("}") { // {} is nothing
 				p.pos += 2
 				return p.atom()
 			}
 			return p.group()
-		case "{:":
+		case "{:": // \{
 			return p.set()
-		case "|", "l|":
+		case "|", "l|": // | and \left|
 			return p.absolute()
 		case "||":
 			return p.norm()
-		case "_", "^":
+		case "_", "^": // of _5C_2
 			return p.choose()
 		}
 	}
@@ -55,16 +56,15 @@ func (p *parser) argument() *Node {
 	t := p.cur()
 	switch t.kind {
 	case number:
-		if len(t.num.text) < 2 {
+		if len(t.num.text) < 2 { // one digit, or not digits alone
 			return p.numeral()
 		}
-		// Take the first digit and leave the rest.
-		first, rest := t.num.text[:1], t.num.text[1:]
+		// Take the first digit and leave the rest as the token at the position.
+		first, rest := t.num.text[0], t.num.text[1:]
 		v, _ := new(big.Rat).SetString(rest)
-		t.num = &numeral{value: v, digits: len(strings.TrimLeft(rest, "0")), places: -1, short: true, text: rest}
+		t.num = &numeral{value: v, digits: len(strings.TrimLeft(rest, "0")), places: -1, digitsOnly: true, text: rest}
 		t.spaceBefore = false
-		n := integer(int64(first[0] - '0'))
-		return n
+		return integer(int64(first - '0'))
 	case word:
 		if t.inText || t.inRoman {
 			return p.word()
@@ -91,13 +91,19 @@ func (p *parser) argument() *Node {
 	return nil
 }
 
+// afresh calls parse for the content of brackets: no bar outside of them is closed in it, and no set's condition begins.
+func (p *parser) afresh(parse func() *Node) *Node {
+	bars, inSet := p.openBars, p.inSet
+	p.openBars, p.inSet = 0, false
+	n := parse()
+	p.openBars, p.inSet = bars, inSet
+	return n
+}
+
 // group parses {...}, with \over or \choose inside.
 func (p *parser) group() *Node {
 	p.expect("{")
-	bars, inSet := p.bars, p.inSet
-	p.bars, p.inSet = 0, false
-	n := p.stacked()
-	p.bars, p.inSet = bars, inSet
+	n := p.afresh(p.stacked)
 	p.expect("}")
 	p.failIf(n == nil)
 	return n
@@ -119,17 +125,14 @@ func (p *parser) stacked() *Node {
 	return n
 }
 
-// bracketed parses (...), [...], half-open intervals and <...>. One element
-// in brackets of one kind is returned without them.
+// bracketed parses (...), [...], half-open intervals and <...>, as a Bracket of the elements between commas. Any other
+// content of round or square brackets is returned without them; in <...> it is the one element, elsewhere no mathematics.
 func (p *parser) bracketed() *Node {
 	open := p.cur().text
 	p.advance()
-	bars, inSet := p.bars, p.inSet
-	p.bars, p.inSet = 0, false
-	p.brackets++
-	n := p.stacked()
-	p.brackets--
-	p.bars, p.inSet = bars, inSet
+	p.openBrackets++
+	n := p.afresh(p.stacked)
+	p.openBrackets--
 	shut := p.cur().text
 	switch {
 	case p.cur().kind != sign:
@@ -160,7 +163,7 @@ func (p *parser) choose() *Node {
 	p.advance()
 	n := p.argument()
 	t := p.cur()
-	p.failIf(t.kind != word || t.text != "C" && t.text != "P" || !p.at(1).is("_"))
+	p.failIf(t.kind != word || t.text != "C" && t.text != "P" || !p.ahead(1).is("_"))
 	p.pos += 2
 	return p.chosenOf(t.text, n, p.argument())
 }
@@ -174,11 +177,12 @@ func (p *parser) chosenOf(sign string, n, k *Node) *Node {
 	return binomial
 }
 
-// set parses \{...\}: elements, or an element and a condition.
+// set parses \{...\}: elements, or an element and a condition behind | or a colon. A brace at the end may be missing.
+// Braces around a system of equations or cases make no set.
 func (p *parser) set() *Node {
 	p.expect("{:")
-	bars, inSet := p.bars, p.inSet
-	p.bars, p.inSet = 0, true
+	bars, inSet := p.openBars, p.inSet
+	p.openBars, p.inSet = 0, true
 	n := p.elements()
 	if n != nil && (p.accept("|") || p.accept(":")) {
 		p.inSet = false
@@ -186,8 +190,8 @@ func (p *parser) set() *Node {
 		p.failIf(condition == nil)
 		n = &Node{Op: SetBuilder, Args: []*Node{n, condition}}
 	}
-	p.bars, p.inSet = bars, inSet
-	p.failIf(!p.accept(":}") && (n == nil || p.cur().kind != end))
+	p.openBars, p.inSet = bars, inSet
+	p.failIf(!p.accept(":}") && (n == nil || p.cur().kind != end)) // \left\{ of cases has no other brace
 	switch {
 	case n == nil:
 		return &Node{Op: Named, Name: "empty"}
@@ -201,7 +205,7 @@ func (p *parser) set() *Node {
 	return &Node{Op: Set, Args: []*Node{n}}
 }
 
-// elements is statements where a bar or a colon may follow.
+// elements parses statements up to the end of a list, a bar or a colon, as statements does: nil is none, one is no list.
 func (p *parser) elements() *Node {
 	defer p.enter()()
 	var items []*Node
@@ -217,13 +221,7 @@ func (p *parser) elements() *Node {
 		}
 		p.failIf(p.separator() == "")
 	}
-	switch len(items) {
-	case 0:
-		return nil
-	case 1:
-		return items[0]
-	}
-	return &Node{Op: List, Name: ",", Args: items}
+	return listOf(items, ",")
 }
 
 // absolute parses |...|.
@@ -231,9 +229,9 @@ func (p *parser) absolute() *Node {
 	p.advance()
 	inSet := p.inSet
 	p.inSet = false
-	p.bars++
+	p.openBars++
 	n := p.sets()
-	p.bars--
+	p.openBars--
 	p.inSet = inSet
 	p.failIf(!p.accept("|") && !p.accept("r|"))
 	return &Node{Op: Abs, Args: []*Node{n}}
@@ -242,74 +240,71 @@ func (p *parser) absolute() *Node {
 // norm parses ||...||.
 func (p *parser) norm() *Node {
 	p.expect("||")
-	bars := p.bars
-	p.bars = 1
+	bars := p.openBars
+	p.openBars = 1
 	n := p.sum()
-	p.bars = bars
+	p.openBars = bars
 	p.expect("||")
 	return &Node{Op: Func, Name: "norm", Args: []*Node{n}}
 }
 
-// letter takes the first letter of the word at the position.
+// letter takes the first letter of the word at the position, a variable or one of the constants e and i, and leaves the
+// rest of the word as the token there. A word that begins with a letter beyond ASCII is taken whole.
 func (p *parser) letter() *Node {
 	t := p.cur()
-	if p.letters++; p.letters > maxVariables {
+	if p.lettersTaken++; p.lettersTaken > maxVariables {
 		panic(errLimit)
 	}
 	name := t.text
-	if len(name) > 1 && name[0] < 0x80 {
+	if len(name) > 1 && name[0] < utf8.RuneSelf {
 		t.text, t.isRest, t.spaceBefore = name[1:], true, false
 		name = name[:1]
 	} else {
 		p.advance()
 	}
-	return letterNode(name)
-}
-
-// letterNode is a variable, or e or i.
-func letterNode(name string) *Node {
 	if name == "e" || name == "i" {
 		return &Node{Op: Const, Name: name}
 	}
 	return &Node{Op: Sym, Name: name}
 }
 
-// applied are the letters that are functions if a bracket follows.
-const applied = "fghFGH"
+// functionLetters are the letters that are functions if a bracket follows.
+const functionLetters = "fghFGH"
 
-// word parses a run of letters.
+// word parses what a run of letters begins: a word that mathematics knows, a phrase of ordinary words, a function with
+// its arguments, or the first letter of the run, a variable.
 func (p *parser) word() *Node {
 	t := p.cur()
 	w := t.text
-	if !t.isRest {
+	if !t.isRest { // a rest of letters is no word
 		if n := p.namedWord(w); n != nil {
 			return n
 		}
 	}
 	switch {
-	case w == "m" && p.at(1).cmd("angle"): // the measure of an angle
+	case w == "m" && p.ahead(1).cmd("angle"): // the measure of an angle
 		p.advance()
 		return p.command()
 	case len(w) == 1 && t.inText:
-		if next := p.at(1); next.kind == word && !connective(next) && next.inText {
+		if next := p.ahead(1); next.kind == word && !connective(next) && next.inText {
 			return p.text()
 		}
-		if before := p.before(); w == "i" && (before.kind == number || before.is("+") || before.is("-")) {
+		if before := p.previous(); w == "i" && (before.kind == number || before.is("+") || before.is("-")) {
 			break // 3 + 4\text{i}
 		}
 		p.advance()
 		return &Node{Op: Sym, Name: w, Words: true}
-	case !t.isRest && (t.inText || t.inRoman && len(w) > 1 || !looksLikeLetters(w, p.at(1)) || p.proseAhead()):
+	case !t.isRest && (t.inText || t.inRoman && len(w) > 1 || !looksLikeLetters(w, p.ahead(1)) || p.proseAhead()):
 		return p.text()
 	}
 	n := p.letter()
-	if n.Name == "P" && p.cur().is("(") {
+	if n.Name == "P" && p.cur().is("(") { // a probability
 		if event := p.event(); event != nil {
 			return event
 		}
 	}
-	if n.Op == Sym && strings.Contains(applied, n.Name) {
-		if p.inverseAhead() && p.at(5).is("(") { // f^{-1}(x)
+	if n.Op == Sym && strings.Contains(functionLetters, n.Name) {
+		if p.inverseAhead() && p.ahead(5).is("(") { // f^{-1}(x)
 			p.pos += 5
 			return p.application(n.Name + "^-1")
 		}
@@ -317,8 +312,7 @@ func (p *parser) word() *Node {
 			return p.application(n.Name)
 		}
 	}
-	// A(1,2), I(0): nobody writes a product so.
-	ofNumber := p.at(1).kind == number && p.at(2).is(")")
+	ofNumber := p.ahead(1).kind == number && p.ahead(2).is(")") // A(1,2), I(0): nobody writes a product so
 	if n.Op == Sym && p.cur().is("(") && (ofNumber || p.commaAhead() || p.namedAhead()) {
 		return p.application(n.Name)
 	}
@@ -327,14 +321,14 @@ func (p *parser) word() *Node {
 
 // inverseAhead reports whether ^{-1} is next.
 func (p *parser) inverseAhead() bool {
-	one := p.at(3)
-	return p.at(0).is("^") && p.at(1).is("{") && p.at(2).is("-") && one.kind == number && one.num.text == "1" && p.at(4).is("}")
+	one := p.ahead(3)
+	return p.ahead(0).is("^") && p.ahead(1).is("{") && p.ahead(2).is("-") && one.kind == number && one.num.text == "1" && p.ahead(4).is("}")
 }
 
-// event parses the brackets of a probability with an event, P(A \mid B), as a name; nil
-// if they hold an expression.
+// event parses the brackets behind the P of a probability, P(A \mid B), as part of its name, if they hold an event: words,
+// a relation, a bar or an operation of sets. It returns nil, and passes nothing, if they hold an expression.
 func (p *parser) event() *Node {
-	depth, described := 0, p.before().kind == command // \Pr
+	depth, described := 0, p.previous().kind == command // all of \Pr are events
 	for i := p.pos; i < len(p.tokens)-1; i++ {
 		switch t := p.tokens[i]; {
 		case t.is("("), t.is("["):
@@ -359,14 +353,14 @@ func (p *parser) event() *Node {
 
 // namedAhead reports whether one letter or number in brackets and an equals sign follow: y(x) =.
 func (p *parser) namedAhead() bool {
-	t := p.at(1)
-	return (t.kind == number || t.kind == word && len(t.text) == 1) && p.at(2).is(")") && p.at(3).is("=")
+	t := p.ahead(1)
+	return (t.kind == number || t.kind == word && len(t.text) == 1) && p.ahead(2).is(")") && p.ahead(3).is("=")
 }
 
-// proseAhead reports whether the word at the position begins a phrase of ordinary
-// words, "no real solutions", though it stands in mathematics.
+// proseAhead reports whether the word at the position begins a phrase of ordinary words, "no real solutions", though
+// nothing marks it as words: a word of four letters or more that names nothing follows.
 func (p *parser) proseAhead() bool {
-	t, next := p.cur(), p.at(1)
+	t, next := p.cur(), p.ahead(1)
 	if len(t.text) < 2 || next.kind != word || !next.spaceBefore || len(next.text) < 4 || connective(next) {
 		return false
 	}
@@ -375,33 +369,23 @@ func (p *parser) proseAhead() bool {
 	return !fn && !letter && next.text != "sqrt" && next.text[1] >= 'a'
 }
 
-// before returns the token before the current one.
-func (p *parser) before() *token {
+// previous returns the token before the current one.
+func (p *parser) previous() *token {
 	if p.pos == 0 {
 		return &token{}
 	}
 	return &p.tokens[p.pos-1]
 }
 
-// commaAhead reports whether the bracket at the position holds a comma of its own.
+// commaAhead reports whether the bracket that opens at the position holds a comma of its own within 200 tokens.
 func (p *parser) commaAhead() bool {
 	depth := 0
-	for i := p.pos; i < len(p.tokens) && i < p.pos+200; i++ {
-		t := &p.tokens[i]
-		if t.kind != sign {
-			continue
-		}
-		switch t.text {
-		case "(", "[", "{", "{:":
-			depth++
-		case ")", "]", "}", ":}":
-			if depth--; depth == 0 {
-				return false
-			}
-		case ",", ";":
-			if depth == 1 {
-				return true
-			}
+	for _, t := range p.tokens[p.pos:min(p.pos+200, len(p.tokens))] {
+		switch depth += t.nesting(); {
+		case depth == 0:
+			return false
+		case depth == 1 && (t.is(",") || t.is(";")):
+			return true
 		}
 	}
 	return false
@@ -416,30 +400,22 @@ func (p *parser) application(name string) *Node {
 	return &Node{Op: App, Name: name, Args: []*Node{arg}}
 }
 
-// looksLikeLetters reports whether a run of letters in mathematics is a product of
-// variables rather than a word.
+// looksLikeLetters reports whether a run of letters in mathematics is a product of variables rather than a word: it is
+// short, in capitals, or a sign that begins right behind it belongs to its last letter. next is the token after it.
 func looksLikeLetters(w string, next *token) bool {
-	if len(w) <= 3 {
-		return true
-	}
-	upper := true
-	for i := range len(w) {
-		upper = upper && w[i] < 'a'
-	}
-	if upper {
-		return true
-	}
-	return len(w) <= 6 && !next.spaceBefore && (next.is("^") || next.is("_") || next.is("("))
+	isUpper := !strings.ContainsFunc(w, func(r rune) bool { return r >= 'a' })
+	return len(w) <= 3 || isUpper || len(w) <= 6 && !next.spaceBefore && (next.is("^") || next.is("_") || next.is("("))
 }
 
 // englishSigns are names of signs that are also words.
 var englishSigns = SetOf("square triangle angle star diamond partial")
 
-// namedWord parses a function, a constant or a numeral that is spelled out; nil if w is none of these.
+// namedWord parses the word w at the position with its arguments if it is a function, a constant, a Greek letter, a root,
+// or begins a numeral that is spelled out. It is nil, with nothing passed, if w is none of these.
 func (p *parser) namedWord(w string) *Node {
 	t := p.cur()
 	name, isFunction := functions[w]
-	if isFunction && len(w) > 1 && p.at(1).kind != end || manyArguments[w] && p.at(1).is("(") {
+	if isFunction && len(w) > 1 && p.ahead(1).kind != end || manyArguments[w] && p.ahead(1).is("(") {
 		p.advance()
 		return p.function(cmp.Or(name, w))
 	}
@@ -447,8 +423,8 @@ func (p *parser) namedWord(w string) *Node {
 	case "pi", "Pi":
 		p.advance()
 		return &Node{Op: Const, Name: "pi"}
-	case "oo":
-		p.failIf(p.brackets == 0)
+	case "oo": // infinity, but only as an end of an interval
+		p.failIf(p.openBrackets == 0)
 		fallthrough
 	case "inf", "infty", "infinity", "Infinity":
 		p.advance()
@@ -461,7 +437,7 @@ func (p *parser) namedWord(w string) *Node {
 		}
 		return &Node{Op: Root, Args: []*Node{p.rootArgument(), integer(index)}}
 	case "abs", "floor", "ceil":
-		if p.at(1).is("(") {
+		if p.ahead(1).is("(") {
 			p.advance()
 			op := map[string]Op{"abs": Abs, "floor": Floor, "ceil": Ceil}[w]
 			return &Node{Op: op, Args: []*Node{p.bracketed()}}
@@ -472,7 +448,7 @@ func (p *parser) namedWord(w string) *Node {
 			p.advance()
 			return &Node{Op: Sym, Name: g}
 		}
-		// sinx, lnx
+		// sinx, lnx: the function takes the letter
 		for _, f := range [...]string{"sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "sqrt", "exp"} {
 			if rest, ok := strings.CutPrefix(w, f); ok && len(rest) == 1 {
 				t.text, t.isRest, t.spaceBefore = rest, true, false
@@ -489,16 +465,16 @@ func (p *parser) namedWord(w string) *Node {
 	return nil
 }
 
-// rootArgument parses the radicand of sqrt without braces.
+// rootArgument parses the radicand of sqrt or √ without braces: a whole numeral, not the one digit that TeX takes.
 func (p *parser) rootArgument() *Node {
-	t := p.cur()
-	if t.kind == number {
+	if p.cur().kind == number {
 		return p.numeral()
 	}
 	return p.argument()
 }
 
-// function parses the powers, base and argument of a known function.
+// function parses the powers, base and argument of a known function whose name was passed. sin^{-1} is the inverse,
+// sin^2 x the power of the value. Without an argument the name is a word, x_{\max}.
 func (p *parser) function(name string) *Node {
 	defer p.enter()()
 	var base, power *Node
@@ -561,7 +537,7 @@ func (p *parser) function(name string) *Node {
 // argument follows the numeral (log_10 100).
 func (p *parser) logBase() *Node {
 	if p.cur().kind == number {
-		if next := p.at(1); next.spaceBefore && next.kind != sign && next.kind != end || next.is("(") || next.is("{") {
+		if next := p.ahead(1); next.spaceBefore && next.kind != sign && next.kind != end || next.is("(") || next.is("{") {
 			return p.numeral()
 		}
 	}
@@ -572,17 +548,17 @@ var inverses = SetOf("asin acos atan acot asec acsc asinh acosh atanh")
 
 // degreeAhead reports whether ^\circ is next.
 func (p *parser) degreeAhead() bool {
-	return p.at(1).cmd("circ") || p.at(1).is("{") && p.at(2).cmd("circ")
+	return p.ahead(1).cmd("circ") || p.ahead(1).is("{") && p.ahead(2).cmd("circ")
 }
 
-// functionArgument parses the argument of sin and the like: a bracket, or the
-// factors up to the next function or operator.
+// functionArgument parses the argument of sin and the like: a bracket, or the factors up to the next function or
+// operator, sin 2x cos x. After constants a quotient belongs to it, sin pi/2, and a bracket after letters does not, sin x(y+1).
 func (p *parser) functionArgument() *Node {
 	t := p.cur()
 	switch {
 	case t.is("("), t.is("["):
 		return p.bracketed()
-	case t.is("{") && !p.at(1).is("}"):
+	case t.is("{") && !p.ahead(1).is("}"):
 		return p.postfix(p.group())
 	case t.is("|"), t.is("l|"):
 		return p.absolute()
@@ -590,7 +566,7 @@ func (p *parser) functionArgument() *Node {
 	lead := p.leadingSign()
 	p.failIf(lead != "" && lead != "-")
 	var factors []*Node
-	constant := true
+	constant := true // all factors are
 	for {
 		t := p.cur()
 		if len(factors) > 0 {
@@ -607,7 +583,7 @@ func (p *parser) functionArgument() *Node {
 		f := p.postfix(p.atom())
 		factors = append(factors, f)
 		constant = constant && isConstant(f)
-		if p.cur().is("/") && constant && (p.at(1).kind == number || p.at(1).cmd("pi")) {
+		if p.cur().is("/") && constant && (p.ahead(1).kind == number || p.ahead(1).cmd("pi")) {
 			p.advance()
 			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.postfix(p.atom())}}}
 		}

@@ -3,10 +3,11 @@ package latex
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// command parses a command with its arguments.
+// command parses the command at the position with its arguments. It gives up the text at one that it does not know.
 func (p *parser) command() *Node {
 	defer p.enter()()
 	t := p.cur()
@@ -21,6 +22,9 @@ func (p *parser) command() *Node {
 	if d, ok := decorations[name]; ok {
 		return p.decorated(d)
 	}
+	if n := leaves[name]; n != nil {
+		return n
+	}
 	switch name {
 	case "frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "xfrac", "flatfrac":
 		return p.fraction()
@@ -30,16 +34,6 @@ func (p *parser) command() *Node {
 		p.fail()
 	case "binom", "dbinom", "tbinom":
 		return &Node{Op: Binom, Args: []*Node{p.argument(), p.argument()}}
-	case "pi":
-		return &Node{Op: Const, Name: "pi"}
-	case "infty", "infin":
-		return &Node{Op: Const, Name: "infty"}
-	case "imath":
-		return &Node{Op: Const, Name: "i"}
-	case "jmath":
-		return &Node{Op: Sym, Name: "j"}
-	case "emptyset", "varnothing", "varempty":
-		return &Node{Op: Named, Name: "empty"}
 	case "mathbb", "Bbb":
 		return p.blackboard()
 	case "R", "Z", "N", "Q", "reals", "Reals":
@@ -59,10 +53,8 @@ func (p *parser) command() *Node {
 		return p.limits(name)
 	case "begin":
 		return p.environment()
-	case "ldots", "cdots", "dots", "dotsc", "dotsb", "vdots", "ddots", "hdots":
-		return &Node{Op: Dots}
 	case "overbrace", "underbrace":
-		p.advance()
+		p.advance() // as if the brace were not there
 		n := p.argument()
 		p.failIf(p.cur().is("_") || p.cur().is("^")) // the text over the brace may be another answer
 		return n
@@ -77,8 +69,6 @@ func (p *parser) command() *Node {
 			return p.event()
 		}
 		return &Node{Op: Sym, Name: "P"}
-	case "celsius":
-		return &Node{Op: Unit, Name: "degC"}
 	case "neg", "lnot":
 		return &Node{Op: Logic, Name: "not", Args: []*Node{p.factor()}}
 	}
@@ -86,11 +76,19 @@ func (p *parser) command() *Node {
 	return nil
 }
 
-// greek parses a letter and what it is applied to.
+// leaves are the commands without arguments.
+var leaves = map[string]*Node{
+	"pi": {Op: Const, Name: "pi"}, "infty": {Op: Const, Name: "infty"}, "infin": {Op: Const, Name: "infty"}, "imath": {Op: Const, Name: "i"},
+	"jmath": {Op: Sym, Name: "j"}, "emptyset": {Op: Named, Name: "empty"}, "varnothing": {Op: Named, Name: "empty"},
+	"varempty": {Op: Named, Name: "empty"}, "celsius": {Op: Unit, Name: "degC"}, "ldots": {Op: Dots}, "cdots": {Op: Dots}, "dots": {Op: Dots},
+	"dotsc": {Op: Dots}, "dotsb": {Op: Dots}, "vdots": {Op: Dots}, "ddots": {Op: Dots}, "hdots": {Op: Dots},
+}
+
+// greek parses what stands behind a Greek letter, or behind a sign that is a name, if it belongs to the name: the points of
+// \angle ABC, or the arguments of a function.
 func (p *parser) greek(name string) *Node {
 	if name == "angle" || name == "triangle" {
-		// \angle ABC is one name.
-		braced := p.at(2).is("}") && p.accept("{")
+		braced := p.ahead(2).is("}") && p.accept("{")
 		if t := p.cur(); t.kind == word && !connective(t) {
 			p.advance()
 			if braced {
@@ -111,8 +109,8 @@ func (p *parser) decorated(accent string) *Node {
 		return p.annotated()
 	}
 	// A word under an accent is one name: \overline{AB}.
-	if p.cur().is("{") && p.at(1).kind == word && p.at(2).is("}") {
-		name := p.at(1).text
+	if p.cur().is("{") && p.ahead(1).kind == word && p.ahead(2).is("}") {
+		name := p.ahead(1).text
 		p.pos += 3
 		return accented(accent, name)
 	}
@@ -158,14 +156,14 @@ func (p *parser) fraction() *Node {
 	return &Node{Op: Div, Args: []*Node{num, den}}
 }
 
-// derivative parses the arguments of \frac{d^n y}{d x^n}, and makes one name of them; nil if
-// they are not a derivative. y' is the first derivative by any variable.
+// derivative parses the arguments of \frac{d^n y}{d x^n}, and makes one name of them; nil, with nothing passed, if
+// they are not a derivative. dy/dx is named y', whatever x is.
 func (p *parser) derivative() *Node {
 	at := p.pos
-	partial := p.at(1).cmd("partial")
-	var parts [2]string
+	partial := p.ahead(1).cmd("partial")
+	var parts [2]string // y and x without the d before each
 	for i := range parts {
-		first, shut := p.at(1), p.pos
+		first, shut := p.ahead(1), p.pos
 		for shut < len(p.tokens)-1 && !p.tokens[shut].is("}") {
 			shut++
 		}
@@ -223,16 +221,16 @@ func (p *parser) blackboard() *Node {
 	return p.numberSet(name)
 }
 
-// numberSet parses the sign after the name of a set of numbers: R^+, Z_{>0}.
+// numberSet parses the sign after the name of a set of numbers, R^+ or Z_{>0}, and returns the set.
 func (p *parser) numberSet(name string) *Node {
-	i := 1
-	if p.at(1).is("{") {
+	i := 1 // the place of the sign
+	if p.ahead(1).is("{") {
 		i = 2
 	}
-	mark := p.at(i)
+	mark := p.ahead(i)
 	if (p.cur().is("^") || p.cur().is("_")) && mark.kind == sign && numberSigns[mark.text] != "" {
 		name += numberSigns[mark.text]
-		for p.pos += i; i == 2 && !p.cur().is("}"); p.advance() {
+		for p.pos += i; i == 2 && !p.cur().is("}"); p.advance() { // the rest of {>0}
 			p.failIf(p.cur().kind == end)
 		}
 		p.advance()
@@ -245,10 +243,10 @@ var numberSigns = map[string]string{"+": "+", "-": "-", "*": "*", ">": "+", "<":
 
 // rounded parses up to the closing floor or ceiling sign.
 func (p *parser) rounded(op Op, shut string) *Node {
-	bars := p.bars
-	p.bars = 0
+	bars := p.openBars
+	p.openBars = 0
 	n := p.sum()
-	p.bars = bars
+	p.openBars = bars
 	p.failIf(!p.cur().cmd(shut))
 	p.advance()
 	return &Node{Op: op, Args: []*Node{n}}
@@ -270,28 +268,19 @@ func (p *parser) bounds() (low, high *Node) {
 	}
 }
 
-// series parses \sum_{k=a}^{b} term and \prod.
+// series parses \sum_{k=a}^{b} term and \prod. With other bounds, k \in S, the parts are compared as written.
 func (p *parser) series(op Op) *Node {
 	low, high := p.bounds()
 	term := p.product()
-	if low.Is(Rel) && len(low.Args) <= 3 {
-		for _, arg := range low.Args {
-			if arg.Is(Const) && arg.Name == "i" { // the index, not the imaginary unit
-				term = term.Replaced(Const, "i", asSymbol(arg))
-			}
-		}
+	isI := func(n *Node) bool { return n.Is(Const) && n.Name == "i" }
+	if low.Is(Rel) && len(low.Args) <= 3 && slices.ContainsFunc(low.Args, isI) { // the index, not the imaginary unit
+		term = term.Replaced(Const, "i", &Node{Op: Sym, Name: "i"})
 	}
-	switch {
-	case low.Is(Rel) && high != nil && len(low.Args) == 2 && low.Ops[0] == "=" && isIndexName(low.Args[0]):
-		return &Node{Op: op, Args: []*Node{term, asSymbol(low.Args[0]), low.Args[1], high}}
+	if low.Is(Rel) && high != nil && len(low.Args) == 2 && low.Ops[0] == "=" && (low.Args[0].Op == Sym || isI(low.Args[0])) {
+		return &Node{Op: op, Args: []*Node{term, {Op: Sym, Name: low.Args[0].Name}, low.Args[1], high}}
 	}
 	return &Node{Op: Opaque, Name: op.String(), Args: []*Node{term, low, high}}
 }
-
-// isIndexName reports whether n may be the index of a sum; i and e may.
-func isIndexName(n *Node) bool { return n.Op == Sym || n.Op == Const && n.Name == "i" }
-
-func asSymbol(n *Node) *Node { return &Node{Op: Sym, Name: n.Name} }
 
 // scriptArgument parses a sub- or superscript of an operator, relations included.
 func (p *parser) scriptArgument() *Node {
@@ -310,16 +299,17 @@ func (p *parser) limits(name string) *Node {
 	return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), low, high}}
 }
 
-// money parses the amount after a currency sign; without one it is the unit.
+// money parses the amount after the sign or word of a currency, which was passed, and returns their product; without an
+// amount the unit. The amount may be negative where the sign begins the text.
 func (p *parser) money(name string) *Node {
 	unit := &Node{Op: Unit, Name: unitOf(name)}
 	switch {
 	case name == "currency":
 		unit.Name = "#any" // ¥ is a yen or a yuan
-	case unit.Name == "":
+	case unit.Name == "": // of $
 		unit.Name = "USD"
 	}
-	if p.pos == 1 && p.cur().is("-") && p.at(1).kind == number {
+	if p.pos == 1 && p.cur().is("-") && p.ahead(1).kind == number {
 		p.advance() // \$-50
 		return negated(p.money(name))
 	}

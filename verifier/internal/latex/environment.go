@@ -1,32 +1,30 @@
 package latex
 
-// environment parses \begin{name} ... \end{name}: a matrix, cases, or lines of statements.
+// environment parses {name} ... \end{name} behind \begin: a matrix, cases, a system of equations, which are cases with
+// one column, or lines of statements.
 func (p *parser) environment() *Node {
 	name := p.environmentName()
-	bars, inSet := p.bars, p.inSet
-	p.bars, p.inSet = 0, false
 	var n *Node
 	switch name {
 	case "matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array", "vmatrix", "Vmatrix", "tabular":
 		if name == "array" || name == "tabular" {
 			p.skipColumns()
 		}
-		n = p.cells()
+		n = p.afresh(p.cells)
 		if name == "vmatrix" {
-			n.Name = "|"
+			n.Name = "|" // a determinant
 		}
 	case "cases", "dcases", "rcases":
-		n = p.cells()
+		n = p.afresh(p.cells)
 		if n.Cols == 1 {
 			n = &Node{Op: List, Name: "and", Args: n.Args}
 		} else {
 			n = &Node{Op: Cases, Args: n.Args, Cols: n.Cols}
 		}
 	default:
-		n = p.statements()
+		n = p.afresh(p.statements)
 		p.failIf(n == nil)
 	}
-	p.bars, p.inSet = bars, inSet
 	p.failIf(!p.cur().cmd("end"))
 	p.advance()
 	p.failIf(p.environmentName() != name)
@@ -56,11 +54,12 @@ func (p *parser) skipColumns() {
 	}
 }
 
-// cells parses rows of cells up to \end. It refuses short rows, and ignores an empty last row.
+// cells parses rows of cells up to \end into a Matrix. It gives up the text at an empty cell or where rows differ in
+// length, and ignores empty rows.
 func (p *parser) cells() *Node {
 	m := &Node{Op: Matrix}
 	var row []*Node
-	flush := func() {
+	endRow := func() {
 		if len(row) == 0 {
 			return
 		}
@@ -74,23 +73,20 @@ func (p *parser) cells() *Node {
 	for {
 		switch t := p.cur(); {
 		case t.cmd("end"):
-			flush()
+			endRow()
 			p.failIf(len(m.Args) == 0)
 			return m
 		case t.kind == newline:
 			p.advance()
-			flush()
+			endRow()
 		case t.is("&"):
 			p.fail() // an empty cell
 		default:
 			row = append(row, p.cell())
-			for p.accept(",") || p.accept(".") || p.accept(";") {
+			for p.accept(",") || p.accept(".") || p.accept(";") { // punctuation behind a cell says nothing
 			}
-			if p.accept("&") {
-				p.failIf(p.cur().cmd("end") || p.cur().kind == newline)
-			} else if p.cur().kind != newline && !p.cur().cmd("end") {
-				p.fail()
-			}
+			cellFollows := p.accept("&")
+			p.failIf(cellFollows == (p.cur().kind == newline || p.cur().cmd("end")))
 		}
 	}
 }

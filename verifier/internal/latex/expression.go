@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// sum parses terms with + - ± between them.
+// sum parses terms with + - ± ∓ between them; a term after - becomes its negative.
 func (p *parser) sum() *Node {
 	defer p.enter()()
 	terms := []*Node{p.term(p.leadingSign())}
@@ -19,7 +19,7 @@ func (p *parser) sum() *Node {
 		if op != "+" && op != "-" && op != "+-" && op != "-+" {
 			break
 		}
-		if op == "-" && p.at(1).is("{:") {
+		if op == "-" && p.ahead(1).is("{:") {
 			break // a difference of sets
 		}
 		p.advance()
@@ -39,14 +39,14 @@ func (p *parser) sum() *Node {
 	return addition(terms)
 }
 
-// leadingSign passes the sign before the first term.
+// leadingSign passes the sign before the first term, which may be a word before a number, and returns it; "" if none.
 func (p *parser) leadingSign() string {
 	for _, s := range [...]string{"-", "+", "+-", "-+"} {
 		if p.accept(s) {
 			return s
 		}
 	}
-	if t, next := p.cur(), p.at(1); t.kind == word && (next.kind == number || next.kind == word && numberWords[strings.ToLower(next.text)] > 0) {
+	if t, next := p.cur(), p.ahead(1); t.kind == word && (next.kind == number || next.kind == word && numberWords[strings.ToLower(next.text)] > 0) {
 		switch t.text {
 		case "minus", "negative":
 			p.advance()
@@ -59,10 +59,10 @@ func (p *parser) leadingSign() string {
 	return ""
 }
 
-// term parses a product under a sign.
-func (p *parser) term(lead string) *Node {
+// term parses a product behind a sign that leadingSign passed, and applies the sign to it.
+func (p *parser) term(leadingSign string) *Node {
 	n := p.product()
-	switch lead {
+	switch leadingSign {
 	case "-":
 		if n.Op == Mod { // -4 (mod 7)
 			return &Node{Op: Mod, Args: []*Node{negated(n.Args[0]), n.Args[1]}}
@@ -92,32 +92,33 @@ func multiplication(factors []*Node) *Node {
 	return &Node{Op: Mul, Args: factors}
 }
 
-// product parses factors with * and / between them, or nothing, or units after them.
+// product parses factors with * and / between them, or nothing, and the words behind them that belong to the value:
+// units, millions, a modulus. A product of letters that stand alone, ab, has their word as its Name.
 func (p *parser) product() *Node {
 	defer p.enter()()
 	start := p.pos
-	spelled := ""
+	letters := "" // the word of a product of letters, which parsing cuts
 	if t := p.cur(); t.kind == word && !t.inText && len(t.text) > 1 {
-		spelled = t.text
+		letters = t.text
 	}
-	if t := p.cur(); t.kind == word && p.at(1).kind == number && currencies[t.text] {
+	if t := p.cur(); t.kind == word && p.ahead(1).kind == number && currencies[t.text] {
 		p.advance() // USD 5
 		return p.money(t.text)
-	} else if t.kind == word && t.text == "Rs" && p.at(1).is(".") && p.at(2).kind == number {
+	} else if t.kind == word && t.text == "Rs" && p.ahead(1).is(".") && p.ahead(2).kind == number {
 		p.pos += 2
 		return p.money(t.text)
-	} else if t.kind == word && dollars[t.text] && p.at(1).cmd("$") {
+	} else if t.kind == word && dollars[t.text] && p.ahead(1).cmd("$") {
 		p.advance() // US$5
 	}
 	factors := []*Node{p.factor()}
-	after := p.isIntegerSince(start) // the last factor is an integer as written
+	isInteger := p.isIntegerSince(start) // the last factor is an integer as written
 	for {
-		literal := after
-		after = false
+		afterInteger := isInteger
+		isInteger = false
 		t := p.cur()
 		switch {
 		case t.is("*"):
-			cross := t.sharp
+			cross := t.isCross
 			p.advance()
 			p.failIf(p.atListEnd())
 			if last := len(factors) - 1; isVector(factors[last]) {
@@ -142,7 +143,7 @@ func (p *parser) product() *Node {
 				continue
 			}
 			denominator := p.factor()
-			percent := denominator.Op == Percent && !p.before().is(")")
+			percent := denominator.Op == Percent && !p.previous().is(")")
 			if percent { // 1/2% is a half of a per cent
 				denominator = denominator.Args[0]
 			}
@@ -155,7 +156,7 @@ func (p *parser) product() *Node {
 		case p.skipOutOf():
 			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.factor()}}}
 			continue
-		case literal && p.mixedAhead():
+		case afterInteger && p.mixedAhead():
 			part := p.atom()
 			if part.Is(Num) && p.accept("/") { // 1 1/10 in plain text
 				part = &Node{Op: Div, Args: []*Node{part, p.atom()}}
@@ -164,22 +165,22 @@ func (p *parser) product() *Node {
 			factors[last] = p.postfix(&Node{Op: Add, Args: []*Node{factors[last], part}})
 			continue
 		case t.cmd("bmod"), t.cmd("mod"), t.kind == word && strings.EqualFold(t.text, "mod"), t.cmd("pmod"), t.is("(") &&
-			p.at(1).kind == word && p.at(1).text == "mod":
+			p.ahead(1).kind == word && p.ahead(1).text == "mod":
 			return p.mod(multiplication(factors))
 		}
-		k := p.at(1)
+		k := p.ahead(1)
 		chooses := t.kind == word && (t.text == "P" || t.text == "C") && !t.spaceBefore
-		if literal && chooses && k.kind == number && k.num.short && !k.spaceBefore {
+		if afterInteger && chooses && k.kind == number && k.num.digitsOnly && !k.spaceBefore {
 			p.advance() // 10P3
 			return p.chosenOf(t.text, factors[len(factors)-1], p.numeral())
 		}
-		powerOfTen := k.kind == number && k.num.text == "10" && p.at(2).is("^")
+		powerOfTen := k.kind == number && k.num.text == "10" && p.ahead(2).is("^")
 		if t.kind == word && (t.text == "x" || t.text == "X") && powerOfTen && isNumeral(factors[len(factors)-1]) {
 			p.advance() // 6.02 x 10^23
-			factors, after = append(factors, p.factor()), literal
+			factors, isInteger = append(factors, p.factor()), afterInteger
 			continue
 		}
-		isTime := p.daytimeAhead() != "" && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal)
+		isTime := p.daytimeAhead() != "" && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && afterInteger) // 9:15 pm, 5 pm
 		if isTime || p.domainAhead() || p.roundedAhead() || p.copulaAhead() || p.afterthoughtAhead() {
 			break
 		}
@@ -193,9 +194,13 @@ func (p *parser) product() *Node {
 		p.failIf(p.cur().kind == number && isNumeral(factors[len(factors)-1])) // two numbers side by side
 		before := p.pos
 		factors = append(factors, p.factor())
-		after = p.isIntegerSince(before)
+		isInteger = p.isIntegerSince(before)
 	}
-	return p.spelledProduct(multiplication(factors), start, spelled)
+	n := multiplication(factors)
+	if letters != "" && n.Op == Mul && p.pos == start+1 { // nothing but the letters of one token
+		n.Name = letters
+	}
+	return n
 }
 
 // isVector reports whether n is written as a vector, so that × and · beside it are operators.
@@ -204,7 +209,8 @@ func isVector(n *Node) bool {
 		n.Op == Func && n.Name == "cross"
 }
 
-// vectorProduct is x × y or x · y. That y × x is -(x × y) is told by their order.
+// vectorProduct is x × y or x · y, without arrows over x and y. y × x becomes -(x × y), with the operands in the order
+// of their texts, so that both are one expression; nabla stays first.
 func vectorProduct(cross bool, x, y *Node) *Node {
 	for _, n := range [...]**Node{&x, &y} {
 		if name, ok := strings.CutPrefix((*n).Name, "vec "); ok {
@@ -220,23 +226,23 @@ func vectorProduct(cross bool, x, y *Node) *Node {
 	return &Node{Op: Func, Name: "cross", Args: []*Node{x, y}}
 }
 
-// domainAhead reports whether a remark in brackets about a letter follows, (n >= 1) or
-// (k is an integer), which begins with the letter, or a condition in brackets.
+// domainAhead reports whether the text ends with a remark in brackets about a letter, (n >= 1) or (k is an integer),
+// which begins with the letter, or with a condition in brackets, (where c is constant).
 func (p *parser) domainAhead() bool {
-	t, rel := p.at(1), p.at(2)
+	t, rel := p.ahead(1), p.ahead(2)
 	if !p.cur().is("(") || t.kind != word {
 		return false
 	}
-	said := rel.kind == word && (rel.text == "is" || rel.text == "any") // (k is an integer)
-	limited := rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=") || said
-	remark := conditional[strings.ToLower(t.text)] && t.text != "if" && t.text != "when" && t.text != "with"
-	if !remark && (len(t.text) != 1 || !limited) {
+	inWords := rel.kind == word && (rel.text == "is" || rel.text == "any")
+	isLimited := rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=") || inWords
+	isCondition := conditional[strings.ToLower(t.text)] && t.text != "if" && t.text != "when" && t.text != "with"
+	if !isCondition && (len(t.text) != 1 || !isLimited) {
 		return false
 	}
 	depth := 0
 	for i := 0; i < 30; i++ {
-		switch t := p.at(i); {
-		case t.kind == end, said && t.kind == number:
+		switch t := p.ahead(i); {
+		case t.kind == end, inWords && t.kind == number: // (k is 5) is another value
 			return false
 		case t.is("("), t.is("{"):
 			depth++
@@ -244,18 +250,10 @@ func (p *parser) domainAhead() bool {
 			depth--
 		}
 		if depth == 0 {
-			return p.at(i+1).kind == end || p.at(i+1).is(".")
+			return p.ahead(i+1).kind == end || p.ahead(i+1).is(".")
 		}
 	}
 	return false
-}
-
-// spelledProduct is the product n with its letters as a word, if it is nothing but one.
-func (p *parser) spelledProduct(n *Node, start int, spelled string) *Node {
-	if spelled != "" && n.Op == Mul && p.pos == start+1 {
-		n.Name = spelled
-	}
-	return n
 }
 
 // skipOutOf passes the words of 1 in 6 or 3 out of 4.
@@ -266,7 +264,7 @@ func (p *parser) skipOutOf() bool {
 	} else if p.phraseAhead([]string{"out", "of"}) {
 		n = 2
 	}
-	if n == 0 || p.at(n).kind != number || p.before().kind != number {
+	if n == 0 || p.ahead(n).kind != number || p.previous().kind != number {
 		return false
 	}
 	p.pos += n
@@ -275,7 +273,7 @@ func (p *parser) skipOutOf() bool {
 
 // isIntegerSince reports whether the tokens since from are one integer as written.
 func (p *parser) isIntegerSince(from int) bool {
-	return p.pos == from+1 && p.tokens[from].kind == number && p.tokens[from].num.short
+	return p.pos == from+1 && p.tokens[from].kind == number && p.tokens[from].num.digitsOnly
 }
 
 func isNumeral(n *Node) bool {
@@ -285,26 +283,25 @@ func isNumeral(n *Node) bool {
 // integer is a numeral made by the parser.
 func integer(n int64) *Node { return &Node{Op: Num, Rat: big.NewRat(n, 1), Places: -1} }
 
-// mixedAhead reports whether the text after an integer makes a mixed number of it: a proper
-// fraction of two integers as written.
+// mixedAhead reports whether the text after an integer makes a mixed number of it: the sign ½, or a proper fraction of
+// two integers as written, 1/2, \frac12 or \frac{1}{2}.
 func (p *parser) mixedAhead() bool {
 	num, den := (*numeral)(nil), (*numeral)(nil)
 	switch t := p.cur(); {
 	case !rules.On("mixed numbers"):
 		return false
-	case t.kind == number && t.num.digits == 0 && t.num.places < 0 && !t.num.value.IsInt():
-		return true // 2½
-	case t.kind == number && t.num.short && p.at(1).is("/") && p.at(2).kind == number && p.at(2).num.short:
+	case t.kind == number && t.num.digits == 0 && t.num.places < 0 && !t.num.value.IsInt(): // ½ has no digits
+		return true
+	case t.kind == number && t.num.digitsOnly && p.ahead(1).is("/") && p.ahead(2).kind == number && p.ahead(2).num.digitsOnly:
 		if !t.spaceBefore {
 			return false
 		}
-		num, den = t.num, p.at(2).num
+		num, den = t.num, p.ahead(2).num
 	case isFraction(t):
-		if n := p.at(1); n.kind == number && n.num.short && len(n.num.text) == 2 {
-			// \frac12 is cut later.
-			return n.num.text[0] < n.num.text[1]
+		if n := p.ahead(1); n.kind == number && n.num.digitsOnly && len(n.num.text) == 2 {
+			return n.num.text[0] < n.num.text[1] // the 12 of \frac12 is still one token
 		}
-		i := 1
+		i := 1 // the place of the next argument
 		if num = p.bracedNumeral(&i); num == nil {
 			return false
 		}
@@ -317,16 +314,16 @@ func (p *parser) mixedAhead() bool {
 	return num.value.Cmp(den.value) < 0 && num.value.Sign() > 0
 }
 
-// bracedNumeral looks at token *i for an integer, braced or bare, and moves *i past it.
+// bracedNumeral returns the integer, braced or bare, at token *i after the position, and moves *i past it; nil if there is none.
 func (p *parser) bracedNumeral(i *int) *numeral {
-	t := p.at(*i)
-	if t.kind == number && t.num.short {
+	t := p.ahead(*i)
+	if t.kind == number && t.num.digitsOnly {
 		*i++
 		return t.num
 	}
-	if t.is("{") && p.at(*i+1).kind == number && p.at(*i+1).num.short && p.at(*i+2).is("}") {
+	if t.is("{") && p.ahead(*i+1).kind == number && p.ahead(*i+1).num.digitsOnly && p.ahead(*i+2).is("}") {
 		*i += 3
-		return p.at(*i - 2).num
+		return p.ahead(*i - 2).num
 	}
 	return nil
 }
@@ -336,7 +333,7 @@ func isFraction(t *token) bool { return t.kind == command && fractions[t.text] }
 // fractions are the commands of fractions.
 var fractions = SetOf("frac dfrac tfrac cfrac sfrac nicefrac xfrac flatfrac")
 
-// mod parses the modulus of a residue: \pmod{m}, \bmod m, (mod m).
+// mod parses the modulus behind value, \pmod{m}, \bmod m or (mod m), and returns the residue class of both.
 func (p *parser) mod(value *Node) *Node {
 	var m *Node
 	switch t := p.cur(); {
@@ -375,11 +372,11 @@ func (p *parser) startsFactor() bool {
 	case number:
 		return true
 	case word:
-		return !connective(t) && !(t.text == "to" && p.at(1).kind == number)
+		return !connective(t) && !(t.text == "to" && p.ahead(1).kind == number)
 	case command:
 		return !closingCommands[t.text] && !trailingCommands[t.text]
 	}
-	return t.is("(") || t.is("{") || t.is("l|") || t.is("[") && !p.at(1).is("]") || (t.is("|") || t.is("||")) && p.bars == 0 && !p.inSet
+	return t.is("(") || t.is("{") || t.is("l|") || t.is("[") && !p.ahead(1).is("]") || (t.is("|") || t.is("||")) && p.openBars == 0 && !p.inSet
 }
 
 // trailingCommands follow a factor and begin none.
@@ -391,21 +388,22 @@ func connective(t *token) bool {
 	return separatingWords[s] != "" || conditional[s] || t.inText && (s == "am" || s == "pm")
 }
 
-// postfix parses the text after an atom: powers, subscripts, factorials, per cent and degree signs, primes.
+// postfix parses the text after an atom n: powers, subscripts, factorials, per cent and degree signs, primes, and the
+// ending of 5th, which it skips. Each makes a node around what stands before it.
 func (p *parser) postfix(n *Node) *Node {
 	for {
 		t := p.cur()
 		switch {
-		case t.is("{") && p.at(1).is("}"):
+		case t.is("{") && p.ahead(1).is("}"): // {} is nothing
 			p.pos += 2
-		case t.cmd("circ") && rules.On("compositions") && n.Op == Sym && (p.at(1).kind == word || p.at(1).kind == command):
+		case t.cmd("circ") && rules.On("compositions") && n.Op == Sym && (p.ahead(1).kind == word || p.ahead(1).kind == command):
 			p.advance() // f \circ g
 			n = &Node{Op: Func, Name: "composition", Args: []*Node{n, p.postfix(p.atom())}}
 		case p.skipDegreeSign():
 			n = p.degrees(n)
 		case t.is("^"):
 			p.advance()
-			if p.skipOrdinal() {
+			if p.skipOrdinal() { // 5^{th}
 				continue
 			}
 			if prime := p.primes(); prime != "" {
@@ -431,13 +429,13 @@ func (p *parser) postfix(n *Node) *Node {
 			n = &Node{Op: Percent, Args: []*Node{n}}
 		case t.is("'") || t.is("''"):
 			if n.Op == Degree {
-				return n
+				return n // degrees did not take it for minutes
 			}
 			n = withPrimes(n, p.primes())
-			if n.Op == Sym && strings.Contains(applied, n.Name[:1]) && p.cur().is("(") {
+			if n.Op == Sym && strings.Contains(functionLetters, n.Name[:1]) && p.cur().is("(") {
 				n = p.application(n.Name)
 			}
-		case t.kind == word && !t.spaceBefore && n.Op == Num && isOrdinal(t.text) && (t.inText || p.at(1).kind == end):
+		case t.kind == word && !t.spaceBefore && n.Op == Num && isOrdinal(t.text) && (t.inText || p.ahead(1).kind == end):
 			p.advance()
 		default:
 			return n
@@ -447,7 +445,7 @@ func (p *parser) postfix(n *Node) *Node {
 
 // primes passes a run of primes and returns it.
 func (p *parser) primes() string {
-	braced := p.at(1).is("'") && p.accept("{")
+	braced := p.ahead(1).is("'") && p.accept("{")
 	s := ""
 	for p.cur().is("'") || p.cur().is("''") {
 		s += p.cur().text
@@ -459,7 +457,8 @@ func (p *parser) primes() string {
 	return s
 }
 
-// withPrimes is the derivative or the variant of a name.
+// withPrimes is n with primes behind it: the derivative or the variant of a name, minutes or seconds of an angle for a
+// numeral, else an expression that is compared as written.
 func withPrimes(n *Node, primes string) *Node {
 	switch n.Op {
 	case Sym:
@@ -477,10 +476,10 @@ func withPrimes(n *Node, primes string) *Node {
 // skipOrdinal passes the th of 5^{\text{th}}.
 func (p *parser) skipOrdinal() bool {
 	i := 0
-	if p.at(0).is("{") && p.at(2).is("}") {
+	if p.ahead(0).is("{") && p.ahead(2).is("}") {
 		i = 1
 	}
-	if t := p.at(i); t.kind != word || !isOrdinal(t.text) {
+	if t := p.ahead(i); t.kind != word || !isOrdinal(t.text) {
 		return false
 	}
 	p.pos += 1 + 2*i
@@ -489,7 +488,7 @@ func (p *parser) skipOrdinal() bool {
 
 func isOrdinal(s string) bool { return s == "th" || s == "st" || s == "nd" || s == "rd" }
 
-// exponent parses the text after ^.
+// exponent parses the text after ^: a signed numeral, a group or an argument, and the exponent of that.
 func (p *parser) exponent() *Node {
 	defer p.enter()()
 	var e *Node
@@ -507,7 +506,8 @@ func (p *parser) exponent() *Node {
 	if p.accept("^") { // 9^9^9 in plain text
 		e = &Node{Op: Pow, Args: []*Node{e, p.exponent()}}
 	}
-	p.failIf(p.cur().is("!") && e.Op != Pow && !p.at(1).is("=") && p.tokens[p.pos-1].kind == number && p.at(1).kind == number)
+	// 2^3!4 has no meaning.
+	p.failIf(p.cur().is("!") && e.Op != Pow && p.previous().kind == number && p.ahead(1).kind == number)
 	return e
 }
 
@@ -517,15 +517,15 @@ func (p *parser) skipDegreeSign() bool {
 		return t.cmd("circ") || t.cmd("degree") || t.cmd("degrees") || t.cmd("textdegree")
 	}
 	i := 0
-	if p.at(0).is("^") {
+	if p.ahead(0).is("^") {
 		i = 1
 	}
-	switch o := p.at(i); {
-	case i == 1 && o.kind == word && o.text == "o" && p.before().kind == number: // 60^o
+	switch o := p.ahead(i); {
+	case i == 1 && o.kind == word && o.text == "o" && p.previous().kind == number: // 60^o
 		p.pos += 2
-	case isDegree(p.at(i)):
+	case isDegree(p.ahead(i)):
 		p.pos += i + 1
-	case i == 1 && p.at(1).is("{") && isDegree(p.at(2)) && p.at(3).is("}"):
+	case i == 1 && p.ahead(1).is("{") && isDegree(p.ahead(2)) && p.ahead(3).is("}"):
 		p.pos += 4
 	default:
 		return false
@@ -533,7 +533,8 @@ func (p *parser) skipDegreeSign() bool {
 	return true
 }
 
-// degrees parses the text after a degree sign: minutes and seconds, or the name of a temperature scale.
+// degrees parses the text after the degree sign of n: the name of a temperature scale, which makes a unit of both, or
+// minutes and seconds, which are added to n as parts of a degree.
 func (p *parser) degrees(n *Node) *Node {
 	if t := p.cur(); t.kind == word && (t.text == "C" || t.text == "F" || t.text == "K") {
 		p.advance()
@@ -543,9 +544,9 @@ func (p *parser) degrees(n *Node) *Node {
 	for p.cur().kind == number {
 		at, t := p.pos, p.cur()
 		p.advance()
-		p.accept("^")
+		p.accept("^") // 30^{\prime}
 		parts := map[string]int64{"'": 60, "''": 3600}[p.primes()]
-		if parts == 0 {
+		if parts == 0 { // a number without primes is another value
 			p.pos = at
 			break
 		}
@@ -554,55 +555,48 @@ func (p *parser) degrees(n *Node) *Node {
 	return &Node{Op: Degree, Args: []*Node{total}}
 }
 
-// subscript parses the text after _: the base of a numeral, part of a name, or an index.
+// subscript parses the text after n_: the base of a numeral, whose value in base ten is returned, a mark that makes a
+// unit of n, M_{\odot}, part of a name, or an index.
 func (p *parser) subscript(n *Node) *Node {
 	t := p.cur()
 	if n.Op == Sym && (n.Name == "M" || n.Name == "L" || n.Name == "R") { // masses of the sun
-		i := 0
+		i := 0 // the number of braces before the mark
 		if t.is("{") {
 			i = 1
 		}
-		star := p.at(i)
-		sun := star.cmd("odot") || star.kind == word && (star.text == "sun" || star.text == "Sun")
-		earth := star.cmd("oplus") || star.kind == word && (star.text == "earth" || star.text == "Earth")
-		if (sun || earth) && (i == 0 || p.at(2).is("}")) {
+		mark := p.ahead(i).text
+		if p.ahead(i).kind == command {
+			mark = `\` + mark
+		}
+		if body := celestial[mark]; body != "" && (i == 0 || p.ahead(2).is("}")) {
 			p.pos += 1 + 2*i
-			body := "solar "
-			if earth {
-				body = "earth "
-			}
-			return &Node{Op: Unit, Name: "#" + body + map[string]string{"M": "mass", "L": "luminosity", "R": "radius"}[n.Name]}
+			return &Node{Op: Unit, Name: "#" + body + map[string]string{"M": " mass", "L": " luminosity", "R": " radius"}[n.Name]}
 		}
 	}
 	if n.Op == Num && p.pos >= 2 {
-		digits := p.tokens[p.pos-2]
+		digits := p.tokens[p.pos-2]            // before the _
 		if p.pos >= 4 && digits.kind == sign { // (312)_4
 			digits = p.tokens[p.pos-3]
 		}
-		if b := p.base(); b > 0 && digits.kind == number && digits.num.short {
+		if b := p.base(); b > 0 && digits.kind == number && digits.num.digitsOnly {
 			if v := inBase(digits.num.text, b); v != nil {
 				p.skipArgument()
 				return &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
 			}
 		}
-		p.failIf(p.tokens[p.pos-2].kind == number)
+		p.failIf(p.tokens[p.pos-2].kind == number) // 5_x is not mathematics
 	}
-	wasIn := p.inIndex
-	p.inIndex = true
-	var sub *Node
-	if t.is("{") {
-		p.advance()
-		bars, inSet := p.bars, p.inSet
-		p.bars, p.inSet = 0, false
-		sub = p.statements()
-		p.bars, p.inSet = bars, inSet
-		p.expect("}")
-	} else {
-		sub = p.argument()
+	if !t.is("{") {
+		return indexed(n, p.argument())
 	}
-	p.inIndex = wasIn
+	p.advance()
+	sub := p.afresh(p.statements)
+	p.expect("}")
 	return indexed(n, sub)
 }
+
+// celestial are the marks of the sun and the earth in a subscript.
+var celestial = map[string]string{`\odot`: "solar", "sun": "solar", "Sun": "solar", `\oplus`: "earth", "earth": "earth", "Earth": "earth"}
 
 // indexed attaches a subscript to a name. Numbers and words become part of the
 // name; anything with a variable in it stays an expression.
@@ -631,22 +625,22 @@ func indexed(n, sub *Node) *Node {
 	return &Node{Op: Opaque, Name: "_", Args: []*Node{n, sub}}
 }
 
-// base is the base that the subscript at the position names, else 0.
+// base is the base from 2 to 36 that the subscript at the position names, in digits or in words, else 0. It passes nothing.
 func (p *parser) base() int64 {
 	if !rules.On("bases") {
 		return 0
 	}
 	i := 0
-	if p.at(0).is("{") {
+	if p.ahead(0).is("{") {
 		i = 1
 	}
-	t := p.at(i)
-	if i > 0 && !p.at(i+1).is("}") {
+	t := p.ahead(i)
+	if i > 0 && !p.ahead(i+1).is("}") {
 		return 0
 	}
 	switch t.kind {
 	case number:
-		if t.num.short && t.num.value.Cmp(big.NewRat(36, 1)) <= 0 && t.num.value.Cmp(big.NewRat(2, 1)) >= 0 {
+		if t.num.digitsOnly && t.num.value.Cmp(big.NewRat(36, 1)) <= 0 && t.num.value.Cmp(big.NewRat(2, 1)) >= 0 {
 			return t.num.value.Num().Int64()
 		}
 	case word:

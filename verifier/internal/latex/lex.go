@@ -13,26 +13,29 @@ import (
 // lexer cuts a text into tokens. Mathematics and plain words have one grammar:
 // dollars and other math delimiters are white space, \text{} marks its words.
 type lexer struct {
-	src     string
-	reading Reading
-	pos     int
-	tokens  []token
-	space   bool // white space was passed since the last token
-	braces  []brace
-	round   int    // open (), [] and \{\}: there a comma separates
-	doubled bool   // every command has two backslashes (escaped text)
-	listed  int    // up to here commas between digits separate
-	run     string // the digits and commas ahead, where they are one number
-	met     ambiguity
-	steps   int // number of bytes read
-	err     error
+	src            string
+	reading        Reading
+	pos            int
+	tokens         []token
+	space          bool // white space was passed since the last token
+	braces         []brace
+	mode                  // of the position
+	openBrackets   int    // open (), [] and \{\}: there a comma separates
+	doubledSlashes bool   // every command has two backslashes (escaped text)
+	itemsUntil     int    // up to here commas between digits separate the items of a list
+	grouped        string // the digits and commas ahead, where these part thousands
+	ambiguity      ambiguity
+	steps          int // number of bytes read
+	err            error
 }
+
+// A mode says whether the letters at a position are words, or upright letters of mathematics.
+type mode struct{ inText, inRoman bool }
 
 // A brace is an open { with its meaning.
 type brace struct {
-	kind  braceKind
-	plain bool // the mode outside of the brace
-	roman bool
+	kind    braceKind
+	outside mode
 }
 
 type braceKind uint8
@@ -42,32 +45,33 @@ const (
 	melted                  // the braces of \text{}: no tokens
 )
 
-// lex returns the tokens of src, an end token last, which other readings the text allows, and the number of bytes read,
-// as a measure of work. plain and roman are the mode: words, or upright letters.
+// lex returns the tokens of src, an end token last, which other readings the text allows, and the number of bytes
+// read, as a measure of work. The error is errLimit, for too many tokens or too large a numeral.
 func lex(src string, reading Reading) ([]token, ambiguity, int, error) {
 	src = inDecimals(turnedRound(plainWidth(src)))
-	l := &lexer{src: src, reading: reading, doubled: allDoubled(src), steps: 2 * len(src), tokens: make([]token, 0, 16)}
-	var plain, roman bool
+	// The passes over src before the first token count as two readings of it.
+	l := &lexer{src: src, reading: reading, doubledSlashes: allDoubled(src), steps: 2 * len(src), tokens: make([]token, 0, 16)}
 	for l.pos < len(l.src) && l.err == nil {
 		if len(l.tokens) > maxTokens {
-			return nil, l.met, l.steps, errLimit
+			return nil, l.ambiguity, l.steps, errLimit
 		}
 		before := l.pos
-		plain, roman = l.next(plain, roman)
+		l.next()
 		l.steps += l.pos - before
 	}
 	l.emit(token{kind: end})
 	l.joinDigits()
-	return l.tokens, l.met, l.steps, l.err
+	return l.tokens, l.ambiguity, l.steps, l.err
 }
 
-// outward matches an interval, which may have its brackets turned outwards, ]0,1[, or what
-// stands in brackets without a comma.
+// outward matches an interval whose brackets may be turned outwards, ]0,1[, or anything in brackets without a comma,
+// so that the brackets of the latter are not taken for those of an interval.
 var outward = regexp.MustCompile(`\[[^\[\],;]*\]|([\[\]])([^\[\],;(){}]*(?:\{[^\[\],;{}]*\}[^\[\],;(){}]*)*[,;][^\[\],;(){}]*(?:\{[^\[\],;{}]*\}[^\[\],;(){}]*)*)([\[\]])`)
 
-// turnedRound writes intervals with brackets that are turned outwards with round ones.
+// turnedRound writes round brackets for those of open intervals that are turned outwards: ]0,1[ is (0,1).
 func turnedRound(src string) string {
-	if first := strings.IndexAny(src, "[]"); first < 0 || !rules.On("french intervals") || src[first] == '[' && src[strings.LastIndexAny(src, "[]")] == ']' {
+	first, last := strings.IndexAny(src, "[]"), strings.LastIndexAny(src, "[]")
+	if first < 0 || !rules.On("french intervals") || src[first] == '[' && src[last] == ']' { // mostly
 		return src
 	}
 	return outward.ReplaceAllStringFunc(src, func(s string) string {
@@ -81,10 +85,11 @@ func turnedRound(src string) string {
 	})
 }
 
-// lettered matches a numeral with letters for digits and its base, 1A3_{16}.
+// lettered matches a numeral that may have letters for digits, and its base from 10 to 39: 1A3_{16}.
 var lettered = regexp.MustCompile(`(^|[^\\A-Za-z\d])(?:\\(?:text|mathrm)\{)?([\da-zA-Z]{2,40})\}?_\{?([123]\d)\}?`)
 
-// inDecimals writes numerals with letters for digits in base ten.
+// inDecimals writes numerals with letters for digits in base ten: 1A3_{16} is 419. Those without letters stay, for
+// the parser to read.
 func inDecimals(src string) string {
 	if !rules.On("bases") || !strings.Contains(src, "_") {
 		return src
@@ -99,25 +104,25 @@ func inDecimals(src string) string {
 	})
 }
 
-// allDoubled reports whether src was escaped once too often: it has commands,
-// and each is preceded by an even number of backslashes.
+// allDoubled reports whether src was escaped once too often: it has commands, and each begins with an even number of
+// backslashes, as \\frac does.
 func allDoubled(src string) bool {
 	found := false
 	for i := 0; i < len(src); i++ {
 		if src[i] != '\\' {
 			continue
 		}
-		run := i
-		for run < len(src) && src[run] == '\\' {
-			run++
+		after := i // the place behind the backslashes
+		for after < len(src) && src[after] == '\\' {
+			after++
 		}
-		if run < len(src) && isLetter(src[run]) {
-			if (run-i)%2 == 1 {
+		if after < len(src) && isLetter(src[after]) {
+			if (after-i)%2 == 1 {
 				return false
 			}
 			found = true
 		}
-		i = run
+		i = after
 	}
 	return found
 }
@@ -131,18 +136,18 @@ func (l *lexer) emit(t token) {
 	l.tokens = append(l.tokens, t)
 }
 
-// sign emits a sign, and counts the brackets inside of which a comma separates.
-func (l *lexer) sign(s string) {
-	l.bracket(s)
+// emitSign emits a sign whose last byte was just passed, and counts the brackets inside of which a comma separates.
+func (l *lexer) emitSign(s string) {
+	l.countBracket(s)
 	l.emit(token{kind: sign, text: s, at: l.pos})
 }
 
-func (l *lexer) bracket(s string) {
+func (l *lexer) countBracket(s string) {
 	switch s {
 	case "(", "[", "{:":
-		l.round++
+		l.openBrackets++
 	case ")", "]", ":}":
-		l.round = max(0, l.round-1)
+		l.openBrackets = max(0, l.openBrackets-1)
 	}
 }
 
@@ -165,27 +170,27 @@ func (l *lexer) skipWhile(i int, in func(byte) bool) int {
 	return i
 }
 
-// next reads one token, or skips something, in the given mode; it returns the mode after it.
-func (l *lexer) next(plain, roman bool) (bool, bool) {
+// next reads one token in the mode of the position, or skips something. Braces, \text and \mathrm change the mode.
+func (l *lexer) next() {
 	c := l.src[l.pos]
 	switch {
 	case strings.IndexByte(" \t\n\r~$\x00\v\f", c) >= 0:
 		l.pos++
 		l.space = true
-	case isDigit(c) || c == '.' && isDigit(l.peek(1)) && !l.afterDigit():
-		l.number(plain)
+	case isDigit(c) || c == '.' && isDigit(l.peek(1)) && (l.pos == 0 || !isDigit(l.src[l.pos-1])):
+		l.number()
 	case isLetter(c):
-		l.letters(plain, roman)
+		l.letters()
 	case c == '\\':
-		return l.backslash(plain, roman)
+		l.backslash()
 	case c == '{' && l.peek(2) == '}' && strings.IndexByte(":=+-<>*/", l.peek(1)) >= 0: // 3{:}30
 		l.pos++
 		l.punctuation(l.peek(0))
 		l.pos++
 	case c == '{':
 		l.pos++
-		l.braces = append(l.braces, brace{kind: group, plain: plain, roman: roman})
-		l.sign("{")
+		l.braces = append(l.braces, brace{kind: group, outside: l.mode})
+		l.emitSign("{")
 	case c == '}':
 		l.pos++
 		if len(l.braces) == 0 {
@@ -194,22 +199,18 @@ func (l *lexer) next(plain, roman bool) (bool, bool) {
 		b := l.braces[len(l.braces)-1]
 		l.braces = l.braces[:len(l.braces)-1]
 		if b.kind == group {
-			l.sign("}")
+			l.emitSign("}")
 		}
-		return b.plain, b.roman
+		l.mode = b.outside
 	case c < utf8.RuneSelf:
 		l.punctuation(c)
 	default:
-		l.unicode(plain)
+		l.unicode()
 	}
-	return plain, roman
 }
 
-// afterDigit reports whether the byte before is a digit.
-func (l *lexer) afterDigit() bool { return l.pos > 0 && isDigit(l.src[l.pos-1]) }
-
-// afterValue reports whether a number or a bracket ends here, which cannot be the left
-// side of ≠.
+// afterValue reports whether a number or a bracket ends right here, so that a ! may be a factorial. After a number
+// that is a sub- or superscript or stands behind letters, x_1!= 2, != is more likely a relation.
 func (l *lexer) afterValue() bool {
 	n := len(l.tokens) - 1
 	if n < 0 || l.space {
@@ -219,16 +220,17 @@ func (l *lexer) afterValue() bool {
 	return t.is(")") || t.kind == number && (n == 0 || !l.tokens[n-1].is("_") && !l.tokens[n-1].is("^") && l.tokens[n-1].kind != word)
 }
 
-// punctuation reads an ASCII sign.
+// punctuation reads the ASCII sign c at the position, the signs that it begins, such as <= and ..., a comment behind a
+// per cent sign, or a sign that counts as white space.
 func (l *lexer) punctuation(c byte) {
 	two := string([]byte{c, l.peek(1)})
 	if two == "!=" && l.afterValue() { // 5!=120
 		two = "!"
 	}
 	switch two {
-	case "<=", ">=", "!=", "==", "=<", "=>", "->", "**", "/=": // but neither 3+-2 nor ||x|-1|
+	case "<=", ">=", "!=", "==", "=<", "=>", "->", "**", "/=": // not +- and ||: 3+-2 and ||x|-1| have two signs
 		l.pos += 2
-		l.sign(cmp.Or(map[string]string{"==": "=", "=<": "<=", "->": "to", "**": "^", "/=": "!="}[two], two))
+		l.emitSign(cmp.Or(map[string]string{"==": "=", "=<": "<=", "->": "to", "**": "^", "/=": "!="}[two], two))
 		return
 	}
 	if strings.HasPrefix(l.src[l.pos:], "...") {
@@ -256,34 +258,35 @@ func (l *lexer) punctuation(c byte) {
 		l.space = true
 		return
 	}
-	l.sign(string(rune(c)))
+	l.emitSign(string(rune(c)))
 }
 
-// letters reads a run of letters.
-func (l *lexer) letters(plain, roman bool) {
+// letters reads a run of letters: am or pm as one word however it is written, a unit with a point after each letter
+// without the points, m.p.h., or else a word.
+func (l *lexer) letters() {
 	start := l.pos
 	if m := meridiem.FindStringSubmatch(l.src[start:min(start+8, len(l.src))]); m != nil && (start == 0 || !isLetter(l.src[start-1])) {
 		half := strings.ToLower(l.src[start:start+1]) + "m"
-		l.pos += len(m[1] + m[2])
+		l.pos += len(m[1] + m[2]) // one of these is empty
 		l.emit(token{kind: word, text: half, inText: true, at: start})
 		return
 	}
 	if m := initials.FindString(l.src[start:min(start+10, len(l.src))]); m != "" && unitOf(strings.ReplaceAll(m, ".", "")) != "" {
 		l.pos += len(m)
-		l.word(strings.ReplaceAll(m, ".", ""), true, roman, start)
+		l.word(strings.ReplaceAll(m, ".", ""), true, start)
 		return
 	}
-	for n := l.letter(start, plain); n > 0; n = l.letter(start, plain) {
+	for n := l.letter(start); n > 0; n = l.letter(start) {
 		l.pos += n
 	}
-	l.word(l.src[start:l.pos], plain, roman, start)
+	l.word(l.src[start:l.pos], l.inText, start)
 }
 
-// letter is the length of a letter at the position, or of an apostrophe between the letters
-// of a word that began at start; 0 for anything else.
-func (l *lexer) letter(start int, plain bool) int {
+// letter is the length of a letter at the position, or of an apostrophe between the letters of a word that began at
+// start; 0 for anything else. An apostrophe behind one letter of a formula is a prime: f'g.
+func (l *lexer) letter(start int) int {
 	c := l.peek(0)
-	inWord := l.pos > start && (plain || l.pos > start+1)
+	inWord := l.pos > start && (l.inText || l.pos > start+1)
 	if isLetter(c) || c == '\'' && inWord && isLetter(l.peek(1)) {
 		return 1
 	}
@@ -297,16 +300,16 @@ func (l *lexer) letter(start int, plain bool) int {
 	return size
 }
 
-// word emits a run of letters, split where a connective was run into a name ("1orW").
-func (l *lexer) word(text string, plain, roman bool, at int) {
+// word emits a run of letters that begins at a place of the source, split where a connective was run into a name
+// ("1orW"). inText says that it is a word and no product of letters.
+func (l *lexer) word(text string, inText bool, at int) {
 	if rest := strings.TrimPrefix(text, "or"); len(rest) == 1 && rest < "a" && len(text) == 3 && at > 0 && isDigit(l.src[at-1]) {
 		l.emit(token{kind: word, text: "or", inText: true, at: at})
 		text = rest
 	}
-	// So many letters are not a product of variables; as one, each letter would cost the
-	// length of the rest.
-	plain = plain || len(text) > maxLetters
-	l.emit(token{kind: word, text: text, inText: plain, inRoman: roman, at: at})
+	// So many letters are not a product of variables; as one, each letter would cost the length of the rest.
+	inText = inText || len(text) > maxLetters
+	l.emit(token{kind: word, text: text, inText: inText, inRoman: l.inRoman, at: at})
 }
 
 // initials matches an abbreviation with a point after each letter, m.p.h.
@@ -315,12 +318,12 @@ var initials = regexp.MustCompile(`^(?:[A-Za-z]\.){2,5}`)
 // meridiem is a leading a.m. or p.m. however spelled.
 var meridiem = regexp.MustCompile(`^(?:((?i:[ap]\. {0,2}m\.))|((?i:[ap](?:\. {0,2})?m))(?:$|[^A-Za-z]))`)
 
-// backslash reads what begins with a backslash.
-func (l *lexer) backslash(plain, roman bool) (bool, bool) {
+// backslash reads a command, an escaped sign, a new line, or a space that begins with a backslash.
+func (l *lexer) backslash() {
 	at := l.pos
 	c := l.peek(1)
-	if c == '\\' && l.doubled {
-		// \\frac is \frac, \\{ is \{; \\\\ is a new line.
+	if c == '\\' && l.doubledSlashes {
+		// Of two backslashes the first is passed: \\frac is \frac, \\{ is \{. Of the four of a new line two are.
 		if d := l.peek(2); isLetter(d) || d != 0 && d != '\\' && strings.IndexByte("{}$%,;:!|()[]", d) >= 0 {
 			l.pos++
 			at++
@@ -333,11 +336,12 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 		i := l.skipWhile(l.pos+1, isLetter)
 		name := l.src[l.pos+1 : i]
 		if !known(name) {
-			name = knownPrefix(name)
+			name = knownPrefix(name) // \quadx is \quad and x
 			i = l.pos + 1 + len(name)
 		}
 		l.pos = i
-		return l.command(name, plain, roman, at)
+		l.command(name, at)
+		return
 	}
 	l.pos += 2
 	switch c {
@@ -352,20 +356,19 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 	case ' ', '\n', '\t', ',', ';', ':', '>', '/', '-', '@', '_', '\'', '"', '=', '^', '.', '(', ')', '[', ']':
 		l.space = true // \( \) \[ \] delimit mathematics
 	case '{':
-		l.sign("{:")
+		l.emitSign("{:")
 	case '}':
-		l.sign(":}")
+		l.emitSign(":}")
 	case '|':
-		l.sign("||")
+		l.emitSign("||")
 	case '$':
 		l.emit(token{kind: command, text: "$", at: at})
 	case '%', '&', '#', '<', '+', '*':
-		l.sign(string(rune(c)))
+		l.emitSign(string(rune(c)))
 	default:
 		l.pos-- // a backslash before a digit or a letter beyond ASCII means nothing
 		l.space = true
 	}
-	return plain, roman
 }
 
 // spacing is the [2pt] after a new line.
@@ -381,13 +384,14 @@ func knownPrefix(name string) string {
 	return name
 }
 
-// command acts on \name, the position being after it.
-func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
+// command acts on \name, which begins at a place of the source and ends at the position: it emits the command, or the
+// sign or word that it stands for, changes the mode, or skips the command with its arguments.
+func (l *lexer) command(name string, at int) {
 	op := operators[name]
 	arguments, isDropped := dropped[name]
 	switch {
 	case texts[name] || romans[name]:
-		return l.enterText(name, plain, roman)
+		l.enterText(name)
 	case name == "left" || name == "right":
 		l.delimiter(name == "left")
 	case name == "quad" || name == "qquad":
@@ -397,8 +401,8 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		l.emit(token{kind: command, text: "vec", at: at})
 	case ignored[name]:
 		l.space = true
-	case name == "lbrace", name == "rbrace":
-		l.sign(op)
+	case name == "lbrace", name == "rbrace": // these alone of the operators count as brackets
+		l.emitSign(op)
 	case name == "AA":
 		l.emit(token{kind: word, text: "Å", inText: true, at: at})
 	case isDropped:
@@ -407,36 +411,34 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		}
 		l.space = true
 	case op == "or" || op == "and":
-		l.emit(token{kind: word, text: op, inText: true, at: at, sharp: true})
+		l.emit(token{kind: word, text: op, inText: true, at: at, symbolic: true})
 	case op != "" || relations[name] != "" || arrows[name] != "":
-		l.emit(token{kind: sign, text: cmp.Or(op, relations[name], arrows[name]), at: at, sharp: name == "times"})
+		l.emit(token{kind: sign, text: cmp.Or(op, relations[name], arrows[name]), at: at, isCross: name == "times"})
 	default:
-		l.emit(token{kind: command, text: name, inText: plain, at: at})
+		l.emit(token{kind: command, text: name, inText: l.inText, at: at})
 	}
-	return plain, roman
 }
 
-// enterText enters the argument of \text, \mathrm and the like. The braces leave no
-// tokens unless they hold a sub- or superscript or an argument together.
-func (l *lexer) enterText(name string, plain, roman bool) (bool, bool) {
+// enterText enters the argument of \text, \mathrm and the like, up to whose closing brace it changes the mode. The
+// braces leave no tokens unless they hold a sub- or superscript or an argument together.
+func (l *lexer) enterText(name string) {
 	i := l.skipWhile(l.pos, func(c byte) bool { return c == ' ' || c == '\n' })
 	if i >= len(l.src) || l.src[i] != '{' {
-		return plain, roman // \mathrm x: the style of one letter does not matter
+		return // \mathrm x: the style of one letter does not matter
 	}
 	l.pos = i + 1
-	b := brace{kind: melted, plain: plain, roman: roman}
+	b := brace{kind: melted, outside: l.mode}
 	if n := len(l.tokens); n > 0 {
 		if t := l.tokens[n-1]; t.is("_") || t.is("^") || t.kind == command && takesArgument(&t) {
 			b.kind = group
-			l.sign("{")
+			l.emitSign("{")
 		}
 	}
 	l.braces = append(l.braces, b)
-	return texts[name], romans[name]
+	l.mode = mode{inText: texts[name], inRoman: romans[name]}
 }
 
-// bolds are styles of letters for vectors, and boldLetter matches one small letter as their
-// argument.
+// bolds are styles of letters for vectors, and boldLetter matches one small letter as their argument.
 var (
 	bolds      = SetOf("mathbf boldsymbol bm pmb")
 	boldLetter = regexp.MustCompile(`^ ?(?:[a-z](?:[^a-zA-Z]|$)|\{[a-z]\})`)
@@ -449,15 +451,13 @@ func takesArgument(t *token) bool {
 
 var takingArguments = SetOf("sqrt binom dbinom tbinom begin end mathbb overset underset substack pmod")
 
-// delimiter reads the text after \left or \right.
+// delimiter reads the delimiter after \left or \right if it means something else there than elsewhere. Any other is
+// left to be read as the next token.
 func (l *lexer) delimiter(left bool) {
 	l.space = true
-	for l.peek(0) == ' ' || l.peek(0) == '\n' {
-		l.pos++
-	}
-	rest := l.src[min(l.pos, len(l.src)):]
+	l.pos = l.skipWhile(l.pos, func(c byte) bool { return c == ' ' || c == '\n' })
 	for _, d := range delimiters {
-		if !strings.HasPrefix(rest, d.text) {
+		if !strings.HasPrefix(l.src[l.pos:], d.text) {
 			continue
 		}
 		sign := d.right
@@ -465,14 +465,14 @@ func (l *lexer) delimiter(left bool) {
 			sign = d.left
 		}
 		l.pos += len(d.text)
-		if sign != "" {
-			l.sign(sign)
+		if sign != "" { // a point stands for no delimiter
+			l.emitSign(sign)
 		}
 		return
 	}
 }
 
-// delimiters are those with another meaning after \left and \right than elsewhere.
+// delimiters are those with another meaning after \left and \right than elsewhere, and the sign of each there.
 var delimiters = [...]struct{ text, left, right string }{
 	{".", "", ""}, {"<", "<:", ":>"}, {">", ":>", ":>"}, {"|", "l|", "r|"}, {`\|`, "||", "||"}, {`\vert`, "l|", "r|"},
 }

@@ -14,7 +14,8 @@ func Droppable(noun string) bool {
 		!harmlessAdverbs[words[0]] || strings.HasPrefix(noun, "in ") && !inside[words[1]] {
 		return false
 	}
-	return !slices.ContainsFunc(words, changesNumber) && (len(words) > 1 || !isParticiple(words[0]) && !multiple[words[0]])
+	return !slices.ContainsFunc(words, changesNumber) && (len(words) > 1 || !multiple[words[0]] &&
+		(!strings.HasSuffix(words[0], "ed") || len(words[0]) <= 4 || harmlessParticiples[words[0]])) // 5 inverted is another number
 }
 
 // Changes reports whether words behind a measure change it: 5 dollars short.
@@ -35,11 +36,6 @@ func changesNumber(w string) bool {
 		return !abbreviations[w] // mn, bns
 	}
 	return strings.HasSuffix(w, "n't") || slices.ContainsFunc(changingStems, func(stem string) bool { return strings.HasPrefix(w, stem) })
-}
-
-// isParticiple reports whether a single word says what was done to the number: 5 inverted.
-func isParticiple(w string) bool {
-	return strings.HasSuffix(w, "ed") && len(w) > 4 && !harmlessParticiples[w]
 }
 
 // isShare reports whether w is a denominator in words: thirds, hundredths.

@@ -31,26 +31,26 @@ type ambiguity struct {
 	Units     bool // letters of a formula count as a unit
 }
 
-// number reads the numeral at the position: separators, decimal point, repetend and exponent included.
-func (l *lexer) number(plain bool) {
+// number reads the numeral at the position, with its separators, decimal point, repetend and exponent, and emits it.
+func (l *lexer) number() {
 	start := l.pos
-	if start >= l.listed {
-		l.commaRun()
+	if start >= l.itemsUntil { // what follows was not looked at before
+		l.readCommas()
 	}
-	whole, short := strings.ReplaceAll(l.run, ",", ""), false
-	l.pos += len(l.run)
-	if l.run == "" {
-		whole, short = l.whole()
+	whole, digitsOnly := strings.ReplaceAll(l.grouped, ",", ""), false
+	l.pos += len(l.grouped)
+	if l.grouped == "" {
+		whole, digitsOnly = l.wholePart()
 	}
-	l.run = ""
-	n := numeral{places: -1, short: short}
+	l.grouped = ""
+	n := numeral{places: -1, digitsOnly: digitsOnly}
 	var fraction string
 	if l.decimalPoint() {
-		if l.pos++; l.src[l.pos-1] == '{' {
+		if l.pos++; l.src[l.pos-1] == '{' { // {,}
 			l.pos += len(",}")
 		}
 		fraction = l.digits()
-		n.places, n.short = len(fraction), false
+		n.places, n.digitsOnly = len(fraction), false
 	}
 	if len(whole)+len(fraction) > maxDigits {
 		l.err = errLimit
@@ -58,7 +58,7 @@ func (l *lexer) number(plain bool) {
 	}
 	mantissa := whole + fraction
 	n.digits = len(strings.TrimLeft(mantissa, "0"))
-	if n.short {
+	if n.digitsOnly {
 		n.text = whole
 	}
 	integer, _ := new(big.Int).SetString(mantissa, 10)
@@ -68,31 +68,32 @@ func (l *lexer) number(plain bool) {
 	}
 	if r := l.repetend(fraction); r != nil && rules.On("repetends") {
 		n.value.Add(n.value, r)
-		n.places, n.digits, n.short = -1, 0, false
+		n.places, n.digits, n.digitsOnly = -1, 0, false // an exact number, as a fraction is
 	} else {
 		l.exponent(&n)
 	}
 	if l.peek(0) == '.' && (l.peek(1) == '/' || l.peek(1) == '*') {
 		l.pos++ // 1./3
 	}
-	l.emit(token{kind: number, num: &n, inText: plain, at: start})
+	l.emit(token{kind: number, num: &n, inText: l.inText, at: start})
 }
 
 // joinDigits makes one numeral of integers that are set side by side without a space,
 // though in groups: 5{7} is 57, unless the 5 is an argument or an exponent.
 func (l *lexer) joinDigits() {
-	// size is how many tokens an integer at i takes, with its braces; 0 if there is none.
+	// size is how many tokens an integer at i takes, with its braces; 0 if there is none, or if it is not the first and
+	// white space precedes it.
 	size := func(i int, first bool) int {
 		t := l.tokens[i]
 		if t.spaceBefore && !first {
 			return 0
 		}
 		switch {
-		case t.kind == number && t.num.short:
+		case t.kind == number && t.num.digitsOnly:
 			return 1
 		case t.is("{") && i+2 < len(l.tokens):
 			inside, shut := l.tokens[i+1], l.tokens[i+2]
-			if inside.kind == number && inside.num.short && shut.is("}") && !inside.spaceBefore && !shut.spaceBefore {
+			if inside.kind == number && inside.num.digitsOnly && shut.is("}") && !inside.spaceBefore && !shut.spaceBefore {
 				return 3
 			}
 		}
@@ -108,13 +109,13 @@ func (l *lexer) joinDigits() {
 		}
 		digits := ""
 		for n > 0 && len(digits) < maxDigits {
-			digits += l.tokens[i+n/2].num.text
+			digits += l.tokens[i+n/2].num.text // the one token, or that between the braces
 			i += n
 			n = size(i, false)
 		}
 		v, _ := new(big.Int).SetString(digits, 10)
 		t.kind, t.text = number, ""
-		t.num = &numeral{value: new(big.Rat).SetInt(v), digits: len(strings.TrimLeft(digits, "0")), places: -1, short: true, text: digits}
+		t.num = &numeral{value: new(big.Rat).SetInt(v), digits: len(strings.TrimLeft(digits, "0")), places: -1, digitsOnly: true, text: digits}
 		out = append(out, t)
 	}
 	l.tokens = out
@@ -140,35 +141,36 @@ func (l *lexer) digits() string {
 	return l.src[start:l.pos]
 }
 
-// commaRun looks at the run of digits, commas and points ahead, which begins
-// a number, and settles whether its commas part thousands.
-func (l *lexer) commaRun() {
+// readCommas looks ahead at the digits from the position on and the commas between them, and settles what the commas
+// are. If they part thousands, grouped is set to all of it; if they separate the items of a list, itemsUntil to its end.
+// If one is a decimal comma, neither is set. The ambiguity says which other readings are possible.
+func (l *lexer) readCommas() {
 	i := l.pos
 	for i < len(l.src) && (isDigit(l.src[i]) || l.src[i] == ',' && i+1 < len(l.src) && isDigit(l.src[i+1])) {
 		i++
 	}
 	l.steps += i - l.pos
-	run := l.src[l.pos:i]
-	if !strings.Contains(run, ",") {
+	digits := l.src[l.pos:i]
+	if !strings.Contains(digits, ",") {
 		return
 	}
-	if l.round == 0 && rules.On("separators") && grouped(run) && l.reading.Comma == thousands {
-		l.met.Thousands = true
-		l.run = run
+	if l.openBrackets == 0 && rules.On("separators") && isGrouped(digits) && l.reading.Comma == thousands {
+		l.ambiguity.Thousands = true
+		l.grouped = digits
 		return
 	}
-	if strings.Count(run, ",") == 1 {
-		l.met.Decimal = true
+	if strings.Count(digits, ",") == 1 {
+		l.ambiguity.Decimal = true
 		if l.reading.Comma == Decimal {
 			return
 		}
 	}
-	l.listed = i
+	l.itemsUntil = i
 }
 
-// grouped reports whether run is digits in groups of three, 1,234,567, or as in India, 12,34,567.
-func grouped(run string) bool {
-	first, rest, _ := strings.Cut(run, ",")
+// isGrouped reports whether digits are in groups of three, 1,234,567, or as in India, 12,34,567.
+func isGrouped(digits string) bool {
+	first, rest, _ := strings.Cut(digits, ",")
 	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
 		return false
 	}
@@ -188,14 +190,12 @@ var separators = [...]string{`{,}`, `\text{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, 
 // pointed matches groups of three digits with points, 1.234.567.
 var pointed = regexp.MustCompile(`^(?:\.\d{3}){2,9}`)
 
-// whole reads the digits before the point without their separators. It reports whether there were none.
-func (l *lexer) whole() (string, bool) {
+// wholePart reads the digits before the point and the separators among them, and returns the digits. digitsOnly says
+// that there were no separators.
+func (l *lexer) wholePart() (digits string, digitsOnly bool) {
 	start := l.pos
 	first := l.digits()
-	if start > 0 && l.src[start-1] == '_' {
-		return first, true // \log_10 100
-	}
-	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
+	if start > 0 && l.src[start-1] == '_' || len(first) == 0 || len(first) > 3 || first[0] == '0' { // \log_10 100
 		return first, true
 	}
 	groups := []byte(first)
@@ -216,7 +216,7 @@ func (l *lexer) whole() (string, bool) {
 	}
 	if m := pointed.FindString(l.src[l.pos:]); len(groups) == len(first) && m != "" && !isDigit(l.peek(len(m))) {
 		l.pos += len(m)
-		l.met.Decimal, l.listed = true, l.pos // a comma after them is a decimal comma
+		l.ambiguity.Decimal, l.itemsUntil = true, l.pos // a comma after them is a decimal comma
 		groups = append(groups, strings.ReplaceAll(m, ".", "")...)
 	}
 	return string(groups), len(groups) == len(first)
@@ -225,7 +225,7 @@ func (l *lexer) whole() (string, bool) {
 // separator returns the length of the thousands separator at the position, 0 if there is none.
 func (l *lexer) separator() int {
 	rest := l.src[l.pos:]
-	if strings.HasPrefix(rest, ",") && l.pos >= l.listed && l.reading.Comma == thousands && l.round == 0 {
+	if strings.HasPrefix(rest, ",") && l.pos >= l.itemsUntil && l.reading.Comma == thousands && l.openBrackets == 0 {
 		if tight, ok := strings.CutPrefix(rest, `,\!`); ok { // white space after it, which TeX ignores, also counts
 			return len(rest) - len(strings.TrimLeft(tight, " "))
 		}
@@ -246,22 +246,19 @@ func (l *lexer) decimalPoint() bool {
 		rest := l.src[l.pos+1:]
 		return isDigit(l.peek(1)) || strings.HasPrefix(rest, `\overline`) || strings.HasPrefix(rest, `\bar`) || dotDigit(rest) > 0 ||
 			strings.HasPrefix(rest, "(") && l.peek(2) != 0 && isDigit(l.peek(2)) && parenthesised(rest) != ""
-	case '{': // 0{,}5
-		return l.round == 0 && strings.HasPrefix(l.src[l.pos:], "{,}") && isDigit(l.peek(3)) && !l.braceComma(l.pos+3)
+	case '{': // 0{,}5, but not 1{,}2{,}3, a list
+		return l.openBrackets == 0 && strings.HasPrefix(l.src[l.pos:], "{,}") && isDigit(l.peek(3)) &&
+			!strings.HasPrefix(l.src[l.skipWhile(l.pos+3, isDigit):], "{,}")
 	case ',':
-		pointed := l.pos == l.listed && l.pos >= 4 && l.src[l.pos-4] == '.'
-		return isDigit(l.peek(1)) && (pointed || l.reading.Comma == Decimal && l.pos >= l.listed)
+		pointed := l.pos == l.itemsUntil && l.pos >= 4 && l.src[l.pos-4] == '.'
+		return isDigit(l.peek(1)) && (pointed || l.reading.Comma == Decimal && l.pos >= l.itemsUntil)
 	}
 	return false
 }
 
-// braceComma reports whether another {,} follows the digits at i, as in a list.
-func (l *lexer) braceComma(i int) bool {
-	return strings.HasPrefix(l.src[l.skipWhile(i, isDigit):], "{,}")
-}
-
-// repetend reads repeating decimals: \overline{3}, \dot{3}, (3) or dots after digits that
-// repeat. It returns the value to add to the number.
+// repetend reads the mark of repeating decimals at the position: \overline{3}, \dot{3}, (3), or dots after digits that
+// repeat. fraction is the digits between the point and there. It returns the value to add to the number, nil if there
+// is no such mark.
 func (l *lexer) repetend(fraction string) *big.Rat {
 	rest := l.src[l.pos:]
 	var period string
@@ -272,7 +269,7 @@ func (l *lexer) repetend(fraction string) *big.Rat {
 		}
 		if n := dotDigit(rest); n > 0 {
 			l.pos += n
-			period = strings.Trim(rest[n-2:n], `t {}`) + l.dotted()
+			period = strings.Trim(rest[n-2:n], `t {}`) + l.dotted() // the digit of \dot{3}, \dot3 or \dot 3
 			break
 		}
 		open := strings.IndexByte(rest, '{')
@@ -328,8 +325,9 @@ func dotDigit(s string) int { return len(dotDigits.FindString(s)) }
 // parenthesised is the digits of a leading (digits), else "".
 func parenthesised(s string) string { return strings.Trim(bracketed.FindString(s), "()") }
 
-// dots reads an ellipsis after decimals that repeat, 0.333... or 0.142857142857..., and
-// returns the value of the rest.
+// dots reads an ellipsis after the decimals fraction. If they end with a period said twice, or three times if it is one
+// digit (0.333..., 0.142857142857...), it returns the value of the digits that the ellipsis leaves out, else nil. An
+// ellipsis at the end of the text is passed all the same.
 func (l *lexer) dots(fraction string) (r *big.Rat) {
 	rest := l.src[l.pos:]
 	n := 0
@@ -348,7 +346,7 @@ func (l *lexer) dots(fraction string) (r *big.Rat) {
 	if n == 0 || len(fraction) < 3 || len(fraction) > maxExp {
 		return nil
 	}
-	for p := 1; 2*p <= len(fraction) && p <= 60; p++ {
+	for p := 1; 2*p <= len(fraction) && p <= 60; p++ { // the length of the period
 		period := fraction[len(fraction)-p:]
 		if !strings.HasSuffix(fraction, period+period) || p == 1 && !strings.HasSuffix(fraction, period+period+period) {
 			continue
@@ -361,7 +359,7 @@ func (l *lexer) dots(fraction string) (r *big.Rat) {
 
 var exponents = regexp.MustCompile(`^[eE][+-]?\d+`)
 
-// exponent reads the e-7 of 4.0e-7.
+// exponent reads the e-7 of 4.0e-7 and scales n by it. Letters or decimals behind it mean that e is a letter.
 func (l *lexer) exponent(n *numeral) {
 	i := len(exponents.FindString(l.src[l.pos:]))
 	l.steps += i
@@ -380,5 +378,5 @@ func (l *lexer) exponent(n *numeral) {
 		scale.Inv(scale)
 	}
 	n.value.Mul(n.value, scale)
-	n.short = false
+	n.digitsOnly = false
 }

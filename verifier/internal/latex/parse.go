@@ -19,26 +19,26 @@ type Parsed struct {
 
 // Parse reads src, LaTeX or plain text without its math delimiters, in one
 // reading. A text that is not an expression becomes a Text node (never an error);
-// an empty one gives a nil tree. The only error is ErrLimit.
+// an empty one gives a nil tree. The only error is errLimit, of a text past a limit.
 func Parse(src string, reading Reading) (result Parsed, err error) {
 	if len(src) > maxBytes {
 		return Parsed{}, errLimit
 	}
-	tokens, met, steps, err := lex(src, reading)
+	tokens, ambiguity, steps, err := lex(src, reading)
 	result.Steps = steps
 	if err != nil {
 		return result, err
 	}
-	result.Ambiguity, result.Choice = met, choice(tokens)
+	result.Ambiguity, result.Choice = ambiguity, choice(tokens)
 	p := newParser(tokens, reading)
 	tree, err := p.top()
 	result.Steps += p.steps
-	result.Ambiguity.Units = p.unitLetters
+	result.Ambiguity.Units = p.lettersAsUnits
 	if err == errLimit || deeper(tree, maxTreeDepth) {
 		return Parsed{Steps: result.Steps}, errLimit
 	}
-	if err != nil {
-		// Parsing splits tokens, so the words are taken from a fresh cut.
+	if err != nil { // errSyntax
+		// Parsing changed the tokens, so the words are taken from a fresh cut. It cannot fail where the first did not.
 		tokens, _, steps, _ = lex(src, reading)
 		result.Steps += steps
 		tree = textOf(tokens)
@@ -51,57 +51,51 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 	return result, nil
 }
 
-// chosen returns the tree of the text after the label of an option, and the number of steps.
+// chosen returns the tree of the text after the label of an option, B. or (B), and the number of steps.
 func chosen(src string, reading Reading) (*Node, int) {
-	tokens, _, steps, _ := lex(src, reading)
-	skip := 2 // B.
+	tokens, _, steps, _ := lex(src, reading) // as lex did before, so without an error
+	label := 2                               // tokens of B.
 	if tokens[0].is("(") {
-		skip = 3
+		label = 3
 	}
-	rest := slices.Clone(tokens[skip:])
-	tree, more, err := parseAll(tokens[skip:], reading)
+	rest := slices.Clone(tokens[label:]) // parsing changes tokens
+	p := newParser(tokens[label:], reading)
+	tree, err := p.top()
 	if err != nil {
 		tree = textOf(rest)
 	}
-	return tree, steps + more
+	return tree, steps + p.steps
 }
 
-// parseAll parses tokens, which it changes, and returns the steps that it took.
-func parseAll(tokens []token, reading Reading) (tree *Node, steps int, err error) {
-	p := newParser(tokens, reading)
-	tree, err = p.top()
-	return tree, p.steps, err
-}
-
+// newParser returns a parser of tokens, which it changes.
 func newParser(tokens []token, reading Reading) *parser {
-	return &parser{tokens: partStatements(tokens), lettersOnly: reading.Letters}
+	return &parser{tokens: partStatements(tokens), noUnitLetters: reading.Letters}
 }
 
-// A parser is a recursive descent over tokens. It gives up by panicking with
-// an error, which top turns into one.
+// A parser is a recursive descent over tokens. It gives up by panicking with an error, which top turns into one.
 type parser struct {
-	tokens      []token
-	pos         int
-	depth       int
-	steps       int  // number of tokens read
-	letters     int  // taken as variables
-	bars        int  // open | that the next | may close
-	brackets    int  // open ( and [
-	inSet       bool // in \{\}: a colon or bar begins a condition
-	inIndex     bool // inside a subscript
-	lettersOnly bool // letters of a formula are not units
-	unitLetters bool // some were taken as units
+	tokens         []token
+	pos            int
+	depth          int
+	steps          int  // number of tokens read
+	lettersTaken   int  // letters that were taken as variables
+	openBars       int  // open | that the next | may close
+	openBrackets   int  // open ( and [
+	inSet          bool // in \{\}: a colon or bar begins a condition
+	noUnitLetters  bool // letters of a formula are not units
+	lettersAsUnits bool // letters of a formula were taken as units
 }
 
 func isTextWord(t token) bool { return t.kind == word && t.inText }
 
-// partStatements turns wide spaces between two statements with relations into semicolons,
-// and drops other wide spaces.
+// partStatements turns wide spaces between two statements with relations into semicolons, x = 1 \quad y = 2, and drops
+// other wide spaces. It also writes connectives of other languages in English: 1\text{ et }2.
 func partStatements(tokens []token) []token {
 	related := false // a relation since the last separator
 	depth := 0
-	out := tokens[:0]
+	out := tokens[:0] // writing never overtakes reading
 	for i, t := range tokens {
+		depth += t.nesting()
 		switch {
 		case t.kind == quad:
 			relationAhead := i+2 < len(tokens) && tokens[i+1].kind == word && isRelation(tokens[i+2].text)
@@ -111,13 +105,9 @@ func partStatements(tokens []token) []token {
 			}
 			continue
 		case isTextWord(t) && joints[strings.ToLower(t.text)] != "" && i > 0 && i+1 < len(tokens) &&
-			!isTextWord(tokens[i-1]) && !isTextWord(tokens[i+1]) && tokens[i+1].kind != end: // it stands alone
-			t.text = joints[strings.ToLower(t.text)] // 1\text{ et }2
+			!isTextWord(tokens[i-1]) && !isTextWord(tokens[i+1]) && tokens[i+1].kind != end: // it is alone between formulas
+			t.text = joints[strings.ToLower(t.text)]
 			related = false
-		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
-			depth++
-		case t.is(")"), t.is("]"), t.is("}"), t.is(":}"):
-			depth--
 		case t.is(","), t.is(";"), t.kind == word && (t.text == "or" || t.text == "and"):
 			related = false
 		case t.kind == sign && isRelation(t.text):
@@ -140,8 +130,8 @@ func (p *parser) cur() *token {
 	return &p.tokens[p.pos]
 }
 
-// at is the token n after the current one; past the end it is the end.
-func (p *parser) at(n int) *token {
+// ahead is the token n after the current one; past the end it is the end.
+func (p *parser) ahead(n int) *token {
 	p.steps++
 	return &p.tokens[min(p.pos+n, len(p.tokens)-1)]
 }
@@ -174,7 +164,7 @@ func (p *parser) failIf(wrong bool) {
 	}
 }
 
-// enter counts nesting; the returned function ends it.
+// enter counts the depth of nested calls, which ends the parsing at a limit; the returned function ends the call.
 func (p *parser) enter() (leave func()) {
 	if p.depth++; p.depth > maxDepth {
 		panic(errLimit)
@@ -182,7 +172,7 @@ func (p *parser) enter() (leave func()) {
 	return func() { p.depth-- }
 }
 
-// top parses everything.
+// top parses all tokens. The error is errSyntax, where they are not mathematics, or errLimit.
 func (p *parser) top() (tree *Node, err error) {
 	defer func() {
 		if r := recover(); r == errSyntax || r == errLimit {
@@ -196,15 +186,27 @@ func (p *parser) top() (tree *Node, err error) {
 	return tree, nil
 }
 
-// statements parses statements with separators between them, to the end or a closing
-// delimiter. A single statement is returned without a list, and nil if there is none.
+// listOf is a list of items; nil of none, and a single item itself.
+func listOf(items []*Node, joint string) *Node {
+	switch len(items) {
+	case 0:
+		return nil
+	case 1:
+		return items[0]
+	}
+	return &Node{Op: List, Name: joint, Args: items}
+}
+
+// statements parses statements with separators between them, to the end or a closing delimiter. They become a list
+// whose Name is the last "and" or "or" between them, else a comma, or a formula of logic if all are propositions
+// joined by signs (\land). A single statement is returned without a list, and nil if there is none.
 func (p *parser) statements() *Node {
 	defer p.enter()()
 	var items []*Node
-	var signs []string // the connectives between the items, where all are signs
+	var signs []string // the connectives between the items that are signs
 	joint := ","
 	for {
-		for j := p.separator(); j != ""; j = p.separator() {
+		for j := p.separator(); j != ""; j = p.separator() { // one more, behind that which ended the last round: ", and"
 			if j != "," {
 				joint = j
 			}
@@ -219,7 +221,7 @@ func (p *parser) statements() *Node {
 			continue
 		}
 		items = append(items, p.statement())
-		if p.cur().is("(") && p.at(2).is("in") && p.domainAhead() { // (k ∈ Z)
+		if p.cur().is("(") && p.ahead(2).is("in") && p.domainAhead() { // (k ∈ Z)
 			p.advance()
 			items = append(items, p.statement())
 			p.accept(")")
@@ -228,7 +230,7 @@ func (p *parser) statements() *Node {
 		if p.atListEnd() {
 			break
 		}
-		sharp := p.cur().sharp
+		symbolic := p.cur().symbolic
 		j := p.separator()
 		switch j {
 		case "":
@@ -236,20 +238,14 @@ func (p *parser) statements() *Node {
 		case "and", "or":
 			joint = j
 		}
-		if sharp {
+		if symbolic {
 			signs = append(signs, j)
 		}
 	}
 	if len(items) > 1 && len(signs) == len(items)-1 && !slices.ContainsFunc(items, func(n *Node) bool { return !isProposition(n) }) {
 		return connected(items, signs)
 	}
-	switch len(items) {
-	case 0:
-		return nil
-	case 1:
-		return items[0]
-	}
-	return &Node{Op: List, Name: joint, Args: items}
+	return listOf(items, joint)
 }
 
 // isProposition reports whether n may be joined by connectives: a letter, or propositions.
@@ -259,7 +255,7 @@ func isProposition(n *Node) bool {
 
 // connected joins propositions by signs, of which "and" binds more closely.
 func connected(items []*Node, signs []string) *Node {
-	groups := [][]*Node{items[:1:1]}
+	groups := [][]*Node{items[:1:1]} // capped, so that append does not write over items
 	for i, s := range signs {
 		last := len(groups) - 1
 		if s == "and" {
@@ -287,9 +283,9 @@ func (p *parser) atListEnd() bool {
 	case t.kind == end || t.kind == command && closingCommands[t.text]:
 		return true
 	case t.is("]"):
-		return p.brackets > 0 || p.pos > 0 // otherwise ]a, b[
+		return p.openBrackets > 0 || p.pos > 0 // otherwise ]a, b[
 	case t.is("|"):
-		return p.bars > 0
+		return p.openBars > 0
 	default:
 		return t.is(")") || t.is("}") || t.is(":}") || t.is(":>") || t.is("r|")
 	}
@@ -319,12 +315,12 @@ func (p *parser) separator() (joint string) {
 	return joint
 }
 
-// skipEnding skips the end of a statement: a full stop, and a condition in words ("for all
-// x", "where c is constant"), which is not compared.
+// skipEnding skips the end of a statement: a full stop, and a condition in words ("for all x", "where c is constant"),
+// which is not compared. It gives up the text where the condition may change the answer or name another one.
 func (p *parser) skipEnding() {
 	for p.cur().is(".") || p.cur().is("!") || p.cur().is("?") {
-		if n := p.at(1); n.kind != end && n.kind != newline && !n.is("}") && !n.is(",") && n.kind != word && !n.cmd("end") {
-			return
+		if n := p.ahead(1); n.kind != end && n.kind != newline && !n.is("}") && !n.is(",") && n.kind != word && !n.cmd("end") {
+			return // it ends no sentence
 		}
 		p.advance()
 	}
@@ -336,24 +332,20 @@ func (p *parser) skipEnding() {
 		p.pos = len(p.tokens) - 1
 		return
 	}
-	if w := strings.ToLower(t.text); t.kind == word && conditional[w] {
-		depth, stated, changed := 0, false, false
+	if begin := strings.ToLower(t.text); t.kind == word && conditional[begin] {
+		depth, hasFormula, changes := 0, false, false
 		for p.advance(); p.cur().kind != end && (depth > 0 || !p.atListEnd()); p.advance() {
 			t := p.cur()
-			stated = stated || t.kind == number && w != "with" || t.kind == command || t.kind == sign && isRelation(t.text) ||
+			w := strings.ToLower(t.text)
+			hasFormula = hasFormula || t.kind == number && begin != "with" || t.kind == command || t.kind == sign && isRelation(t.text) ||
 				t.kind == word && !t.inText && len(t.text) == 1
-			changed = changed || t.kind == word && len(t.text) > 1 && t.text != "is" && t.text != "are" && changesNumber(strings.ToLower(t.text))
-			switch {
-			case t.is("{"), t.is("("), t.is("["), t.is("{:"):
-				depth++
-			case t.is("}"), t.is(")"), t.is("]"), t.is(":}"):
-				depth--
-			}
-			// "4 if n is even, 5 otherwise" is two answers.
-			also := strings.ToLower(p.cur().text)
-			p.failIf(p.cur().kind == word && (also == w && w != "with" || alternatives[also] || w == "with" && len(also) > 1 && changesNumber(also)))
+			changes = changes || t.kind == word && len(t.text) > 1 && t.text != "is" && t.text != "are" && changesNumber(w)
+			depth += t.nesting()
+			// "4 if n is even, 5 if n is odd" or "5 otherwise" is two answers.
+			p.failIf(t.kind == word && (w == begin && w != "with" || alternatives[w] || begin == "with" && len(w) > 1 && changesNumber(w)))
 		}
-		p.failIf(!stated && (changed || w == "with" || w == "if")) // yes if nope, even if odd, 5 with the sign changed, 5 with 3 left over
+		// The text is not: yes if nope, even if odd, 5 with the sign changed, 5 with 3 left over.
+		p.failIf(!hasFormula && (changes || begin == "with" || begin == "if"))
 	}
 }
 
@@ -371,12 +363,12 @@ func (p *parser) skipRelation() bool {
 	return ok && rel != "="
 }
 
-// statement parses a relation, a chain of them, or a bare expression. about says that the
-// next value is rounded.
+// statement parses a relation, a chain of them, or a bare expression, and skips words before its sides. Of a
+// statement, an arrow and a conclusion it returns the conclusion, or an implication if both are propositions.
 func (p *parser) statement() *Node {
 	defer p.enter()()
-	about := p.skipFillers()
-	for p.accept("=>") || p.accept("&") {
+	about := p.skipFillers()              // the next value is rounded
+	for p.accept("=>") || p.accept("&") { // & aligns the lines of an environment
 	}
 	var args []*Node
 	var ops []string
@@ -384,7 +376,7 @@ func (p *parser) statement() *Node {
 	for {
 		about = p.skipFillers() || about
 		args = append(args, rounded(p.sets(), about))
-		for p.cur().is("&") && isRelation(p.at(1).text) {
+		for p.cur().is("&") && isRelation(p.ahead(1).text) {
 			p.advance()
 		}
 		arrow := p.cur().text
@@ -401,10 +393,10 @@ func (p *parser) statement() *Node {
 			p.failIf(len(ops) == 0 && args[0].Op.Scalar() && isConstant(args[0]))
 			return p.statement()
 		}
-		if p.cur().kind == newline && p.at(1).is("&") {
+		if p.cur().kind == newline && p.ahead(1).is("&") {
 			p.advance() // an aligned chain goes on
 		}
-		for p.cur().is("&") && isRelation(p.at(1).text) {
+		for p.cur().is("&") && isRelation(p.ahead(1).text) {
 			p.advance()
 		}
 		if value := p.roundedBehind(); value != nil {
@@ -429,8 +421,8 @@ func (p *parser) statement() *Node {
 	return p.chain(args, ops)
 }
 
-// chain makes one node of args with the relations ops between them, such as a < b < c; a \pmod m at its end goes to the
-// other sides too.
+// chain makes one node of args with the relations ops between them, such as a < b < c. A \pmod m at its end goes to the
+// other sides too, and an arrow between two propositions is an implication.
 func (p *parser) chain(args []*Node, ops []string) *Node {
 	p.failIf(len(args) == len(ops)) // a relation at the end without a side
 	if len(ops) == 1 && ops[0] == "to" && isProposition(args[0]) && isProposition(args[1]) {
@@ -441,7 +433,7 @@ func (p *parser) chain(args []*Node, ops []string) *Node {
 	return n
 }
 
-// implication is p => q, or the like; of statements that are not propositions it is the last.
+// implication is p => q, or the reverse or both as the arrow says. If q is not a proposition, it is q, a conclusion.
 func implication(arrow string, p, q *Node) *Node {
 	switch {
 	case !isProposition(q):
@@ -449,7 +441,7 @@ func implication(arrow string, p, q *Node) *Node {
 	case arrow == "<==":
 		p, q = q, p
 	}
-	return &Node{Op: Logic, Name: map[bool]string{true: "iff", false: "implies"}[arrow == "<=>"], Args: []*Node{p, q}}
+	return &Node{Op: Logic, Name: map[string]string{"=>": "implies", "<==": "implies", "<=>": "iff"}[arrow], Args: []*Node{p, q}}
 }
 
 // roundedBehind parses a rounded value in brackets, 7/3 (about 2.33); nil if there is none.
@@ -466,12 +458,11 @@ func (p *parser) roundedBehind() *Node {
 
 // roundedAhead reports whether a rounded value follows in brackets.
 func (p *parser) roundedAhead() bool {
-	t, next := p.at(1), p.at(2)
+	t, next := p.ahead(1), p.ahead(2)
 	return p.cur().is("(") && (t.kind == word && rounding[strings.ToLower(t.text)] && (next.kind == number || next.kind == command) || t.is("~"))
 }
 
-// rounded marks n by the name "~", if n is a numeral and about says that ≈ or "about"
-// precedes it.
+// rounded marks n by the name "~", if n is a numeral and about says that ≈ or "about" precedes it.
 func rounded(n *Node, about bool) *Node {
 	if !about || n.Op != Num && (n.Op != Neg || n.Args[0].Op != Num) {
 		return n
@@ -489,7 +480,7 @@ var relationSigns = SetOf("= < > <= >= != ~ == sim cong in notin ni subset subse
 // relation passes a relation sign and returns it.
 func (p *parser) relation() (string, bool) {
 	t := p.cur()
-	if negated := map[string]string{"=": "!=", "in": "notin"}[p.at(1).text]; t.cmd("not") && p.at(1).kind == sign && negated != "" {
+	if negated := map[string]string{"=": "!=", "in": "notin"}[p.ahead(1).text]; t.cmd("not") && p.ahead(1).kind == sign && negated != "" {
 		p.pos += 2
 		return negated, true
 	}
@@ -522,7 +513,7 @@ func (p *parser) modulus(n *Node) {
 	}
 }
 
-// sets parses operands of unions, intersections and differences of sets.
+// sets parses operands of unions, intersections and differences of sets, from left to right, or one operand alone.
 func (p *parser) sets() *Node {
 	left := p.ratio()
 	for {
@@ -534,14 +525,14 @@ func (p *parser) sets() *Node {
 			op = Intersect
 		case t.is("setminus"):
 			op = Without
-		case t.kind == word && t.text == "U" && isSet(left) && (p.at(1).is("(") || p.at(1).is("[") || p.at(1).is("{:")):
+		case t.kind == word && t.text == "U" && isSet(left) && (p.ahead(1).is("(") || p.ahead(1).is("[") || p.ahead(1).is("{:")):
 			op = Union
-		case t.is("-") && isSet(left) && p.at(1).is("{:"):
+		case t.is("-") && isSet(left) && p.ahead(1).is("{:"):
 			op = Without
 		default:
 			return left
 		}
-		p.failIf(isNumeral(left)) // x < 1 \cup x > 3
+		p.failIf(isNumeral(left)) // x < 1 \cup x > 3 is no union of numbers
 		p.advance()
 		right := p.ratio()
 		if left.Op == op && op != Without {
@@ -563,32 +554,33 @@ func isSet(n *Node) bool {
 	return false
 }
 
-// ratio parses a:b:c and the time of day.
+// ratio parses a:b:c, 3 to 4, and the time of day, 5 pm or 9:15, or else a sum alone. A time without am or pm has the
+// ratio as its argument, since it may be one.
 func (p *parser) ratio() *Node {
 	first := p.sum()
-	hours := first.Is(Num) && first.Places < 0 && p.pos > 0 && p.tokens[p.pos-1].kind == number
+	hours := first.Is(Num) && first.Places < 0 && p.previous().kind == number // a numeral without a point
 	if half := p.daytimeAhead(); hours && half != "" {
 		if clock := clockOf([]*Node{first}, half); clock != nil {
 			p.advance()
 			return clock
 		}
 	}
-	if t := p.cur(); t.kind == word && t.text == "to" && first.Op.Scalar() && p.at(1).kind == number {
+	if t := p.cur(); t.kind == word && t.text == "to" && first.Op.Scalar() && p.ahead(1).kind == number {
 		p.advance() // 3 to 4
 		return &Node{Op: Ratio, Args: []*Node{first, p.sum()}}
 	}
-	if p.inSet || !p.cur().is(":") || p.at(1).is("=") {
+	if p.inSet || !p.cur().is(":") || p.ahead(1).is("=") {
 		return first
 	}
 	args := []*Node{first}
-	clock := true
-	for p.cur().is(":") && !p.at(1).is("=") {
+	mayBeTime := true // two digits follow each colon
+	for p.cur().is(":") && !p.ahead(1).is("=") {
 		p.advance()
 		if p.atListEnd() {
 			return first // "Answer:"
 		}
 		t := p.cur()
-		clock = clock && t.kind == number && len(t.num.text) == 2
+		mayBeTime = mayBeTime && t.kind == number && len(t.num.text) == 2
 		args = append(args, p.sum())
 	}
 	half := p.daytimeAhead()
@@ -596,13 +588,13 @@ func (p *parser) ratio() *Node {
 		p.advance()
 	}
 	ratio := &Node{Op: Ratio, Args: args}
-	if clock {
+	if mayBeTime {
 		if n := clockOf(args, half); n != nil {
-			n.Args = []*Node{ratio} // it may be a ratio after all
+			n.Args = []*Node{ratio}
 			return n
 		}
 	}
-	p.failIf(half != "")
+	p.failIf(half != "") // 25:10 pm
 	return ratio
 }
 
@@ -614,13 +606,14 @@ func (p *parser) daytimeAhead() string {
 	return ""
 }
 
-// clockOf returns the time of day hours:minutes(:seconds), or nil if it is not a time of day.
+// clockOf returns the time of day of args, hours, minutes and seconds, in minutes after midnight, or nil if it is not a
+// time of day. half is "am", "pm" or "" where the text does not say.
 func clockOf(args []*Node, half string) *Node {
 	if !rules.On("times") {
 		return nil
 	}
 	minutes := new(big.Rat)
-	unit := big.NewRat(60, 1)
+	unit := big.NewRat(60, 1) // of the next part, in minutes
 	for i, arg := range args {
 		if !arg.Is(Num) || !arg.Rat.IsInt() || arg.Rat.Sign() < 0 || i > 2 {
 			return nil

@@ -25,7 +25,8 @@ type token struct {
 	inRoman     bool // it is inside \mathrm{} or the like
 	at          int  // byte offset in the source
 	isRest      bool // the rest of a word whose first letters were used
-	sharp       bool // a connective written as a sign (\land), or a product as a cross (\times)
+	symbolic    bool // a connective written as a sign, \land
+	isCross     bool // a product written as a cross, \times
 }
 
 func (t token) is(text string) bool { return t.kind == sign && t.text == text }
@@ -35,9 +36,20 @@ func (t token) cmd(name string) bool { return t.kind == command && t.text == nam
 
 // A numeral is a number as written.
 type numeral struct {
-	value  *big.Rat
-	digits int    // number of significant digits
-	places int    // digits after the point; -1 without a point
-	short  bool   // an unsigned integer without separators ...
-	text   string // ... and its digits
+	value      *big.Rat
+	digits     int    // number of significant digits
+	places     int    // digits after the point; -1 without a point
+	digitsOnly bool   // an unsigned integer without separators ...
+	text       string // ... and its digits
+}
+
+// nesting is 1 for a bracket that opens, -1 for one that closes, 0 for other tokens.
+func (t token) nesting() int {
+	switch {
+	case t.is("("), t.is("["), t.is("{"), t.is("{:"):
+		return 1
+	case t.is(")"), t.is("]"), t.is("}"), t.is(":}"):
+		return -1
+	}
+	return 0
 }

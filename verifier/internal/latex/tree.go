@@ -81,8 +81,7 @@ var opNames = [...]string{
 // String returns the name of op that trees are printed with.
 func (op Op) String() string { return opNames[op] }
 
-// Scalar reports whether a node of this kind is a number or an expression, rather than a
-// set, a relation, a text ...
+// Scalar reports whether a node of this kind is a number or an expression, rather than a set, a relation, a text ...
 func (op Op) Scalar() bool { return op <= Logic }
 
 // A Node is one node of an expression tree. Trees are not modified once parsed, so they may be shared.

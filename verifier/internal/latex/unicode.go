@@ -49,8 +49,9 @@ var vulgar = map[rune][2]int64{
 	'⅐': {1, 7}, '⅛': {1, 8}, '⅜': {3, 8}, '⅝': {5, 8}, '⅞': {7, 8}, '⅑': {1, 9}, '⅒': {1, 10},
 }
 
-// unicode reads a character beyond ASCII.
-func (l *lexer) unicode(plain bool) {
+// unicode reads a character beyond ASCII: raised or lowered ones with their run, as ^{...} and _{...}, a letter as the
+// word that it begins, and others as the command, the sign or the number that they stand for.
+func (l *lexer) unicode() {
 	r, size := utf8.DecodeRuneInString(l.src[l.pos:])
 	at := l.pos
 	if s := script(l.src[at:], superscripts); s != "" {
@@ -67,12 +68,12 @@ func (l *lexer) unicode(plain bool) {
 		return
 	}
 	if s, ok := letterSigns[r]; ok {
-		l.emit(token{kind: sign, text: s, at: at, sharp: r == '×' || r == '✕'})
-		l.bracket(s)
+		l.emit(token{kind: sign, text: s, at: at, isCross: r == '×' || r == '✕'})
+		l.countBracket(s)
 		return
 	}
 	if w, ok := wordSigns[r]; ok {
-		l.emit(token{kind: word, text: w, inText: true, at: at, sharp: r == '∧' || r == '∨'})
+		l.emit(token{kind: word, text: w, inText: true, at: at, symbolic: r == '∧' || r == '∨'})
 		return
 	}
 	if v, ok := vulgar[r]; ok {
@@ -85,7 +86,7 @@ func (l *lexer) unicode(plain bool) {
 	case unicode.IsLetter(r):
 		for l.pos < len(l.src) {
 			next, n := utf8.DecodeRuneInString(l.src[l.pos:])
-			ascii := next < utf8.RuneSelf && !(unicode.Is(unicode.Latin, r) && isLetter(byte(next)))
+			ascii := next < utf8.RuneSelf && !(unicode.Is(unicode.Latin, r) && isLetter(byte(next))) // été goes on
 			if ascii || !unicode.IsLetter(next) && !unicode.IsMark(next) || letterCommands[next] != "" {
 				break
 			}
@@ -95,7 +96,7 @@ func (l *lexer) unicode(plain bool) {
 	case strings.ContainsRune("“”„«»", r):
 		l.space = true
 	default:
-		l.sign(string(r))
+		l.emitSign(string(r))
 	}
 }
 
@@ -163,12 +164,12 @@ func (l *lexer) scripted(op, text string) {
 		_, n := utf8.DecodeRuneInString(l.src[l.pos:])
 		l.pos += n
 	}
-	l.sign(op)
-	l.sign("{")
+	l.emitSign(op)
+	l.emitSign("{")
 	sub := lexer{src: text, tokens: l.tokens}
 	for sub.pos < len(sub.src) {
-		sub.next(false, false)
+		sub.next()
 	}
 	l.tokens = sub.tokens
-	l.sign("}")
+	l.emitSign("}")
 }

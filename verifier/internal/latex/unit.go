@@ -58,7 +58,8 @@ func Metric(name string) (power int, unit string, ok bool) {
 // genericNouns count without saying what; a Unit of them is called "#any".
 var genericNouns = SetOf("su time way value total left remaining each exactly altogether apiece")
 
-// unitOf is the unit that a word names, in the singular or the plural; "" if none.
+// unitOf is the unit, by the name that the verifier knows, that a word or a symbol names, in the singular or the plural;
+// "" if none.
 func unitOf(w string) string {
 	if u, ok := unitNames[w]; ok {
 		return u
@@ -81,7 +82,7 @@ func unitOf(w string) string {
 		return "" // case matters in symbols
 	}
 	single := lower
-	if len(w) > 3 || slices.Contains([]string{"kgs", "lbs", "hrs", "cms", "yrs"}, lower) {
+	if len(w) > 3 || slices.Contains([]string{"kgs", "lbs", "hrs", "cms", "yrs"}, lower) { // but gas is no plural
 		single = strings.TrimSuffix(lower, "s")
 	}
 	for _, w := range [...]string{lower, single} {
@@ -109,20 +110,21 @@ func prefixed(w string, prefixes map[string]string, unit func(string) string) st
 	return ""
 }
 
-// suffix parses words after a value that are part of it: per cent, degrees, millions, units, counted nouns. It
-// returns the factors with them, and whether the word was its concern at all.
-func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
+// suffix parses words after a value that are part of it: per cent, degrees, millions, units, counted nouns. factors are
+// those of the product so far. It returns them with the words in them; ok is false, with nothing passed, if other
+// things follow.
+func (p *parser) suffix(factors []*Node) (with []*Node, ok bool) {
 	if !rules.On("units") {
 		return nil, false
 	}
 	t := p.cur()
-	next := p.at(1)
+	next := p.ahead(1)
 	hyphen := t.is("-") && !t.spaceBefore && !next.spaceBefore
 	if hyphen && next.kind == word && unitOf(next.text) != "" && len(next.text) > 2 {
 		p.advance() // 5-inch
 		return p.suffix(factors)
 	}
-	if p.cur().is("(") && p.at(1).kind == word && p.at(1).text == "base" && factors[len(factors)-1].Op == Num {
+	if p.cur().is("(") && p.ahead(1).kind == word && p.ahead(1).text == "base" && factors[len(factors)-1].Op == Num {
 		p.advance() // 23 (base 5)
 		factors, _ = p.suffix(factors)
 		p.expect(")")
@@ -130,7 +132,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	}
 	if n, at := factors[len(factors)-1], p.pos; n.Op == Num && p.accept("(") { // 5 (five)
 		if said := p.spelledNumber(); said != nil && said.Op == Num && p.accept(")") {
-			p.failIf(said.Rat.Cmp(n.Rat) != 0)
+			p.failIf(said.Rat.Cmp(n.Rat) != 0) // 5 (six)
 			return factors, true
 		}
 		p.pos = at
@@ -139,7 +141,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return append(factors, units...), true
 	}
 	last := len(factors) - 1
-	become := func(n *Node) ([]*Node, bool) { // the last factor
+	replaceLast := func(n *Node) ([]*Node, bool) {
 		factors[last] = n
 		return factors, true
 	}
@@ -148,11 +150,11 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			return append(factors, &Node{Op: Unit, Name: name}), true
 		}
 	}
-	if t.kind != word || t.isRest || connective(t) || t.text == "to" && p.at(1).kind == number {
+	if t.kind != word || t.isRest || connective(t) || t.text == "to" && p.ahead(1).kind == number {
 		return nil, false
 	}
 	w := strings.ToLower(t.text)
-	if !t.inText && !t.inRoman && len(t.text) == 1 {
+	if !t.inText && !t.inRoman && len(t.text) == 1 { // a variable
 		return nil, false
 	}
 	switch w {
@@ -161,7 +163,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		if p.phraseAhead([]string{"point"}) || p.phraseAhead([]string{"points"}) {
 			p.advance()
 		}
-		return become(&Node{Op: Percent, Args: []*Node{factors[last]}})
+		return replaceLast(&Node{Op: Percent, Args: []*Node{factors[last]}})
 	case "degrees", "degree", "deg":
 		p.advance()
 		if n := p.cur(); n.kind == word {
@@ -174,22 +176,22 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 				return append(factors, &Node{Op: Unit, Name: "degF"}), true
 			}
 		}
-		return become(&Node{Op: Degree, Args: []*Node{factors[last]}})
+		return replaceLast(&Node{Op: Degree, Args: []*Node{factors[last]}})
 	case "per":
-		if n := p.at(1); n.kind == word && strings.EqualFold(n.text, "cent") {
+		if n := p.ahead(1); n.kind == word && strings.EqualFold(n.text, "cent") {
 			p.pos += 2
-			return become(&Node{Op: Percent, Args: []*Node{factors[last]}})
+			return replaceLast(&Node{Op: Percent, Args: []*Node{factors[last]}})
 		}
 	case "base":
-		digits := p.before()
+		digits := p.previous()
 		if digits.is("(") {
 			digits = &p.tokens[p.pos-2]
 		}
-		if digits.kind == number && digits.num.short && factors[last].Op == Num {
+		if digits.kind == number && digits.num.digitsOnly && factors[last].Op == Num {
 			p.advance() // 101 base 2
 			if v := inBase(digits.num.text, p.base()); v != nil {
 				p.skipArgument()
-				return become(&Node{Op: Num, Rat: v, Places: -1, Name: "base"})
+				return replaceLast(&Node{Op: Num, Rat: v, Places: -1, Name: "base"})
 			}
 			p.fail()
 		}
@@ -197,45 +199,46 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		p.advance()
 		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, map[string]int64{"ppm": 1_000_000, "permille": 1000}[w]), Places: -1}), true
 	case "squared", "cubed":
-		if n := p.at(1); n.kind != word { // 5 squared, but not 5 squared metres
+		if n := p.ahead(1); n.kind != word { // 5 squared, but not 5 squared metres
 			p.advance()
 			power := map[string]int64{"squared": 2, "cubed": 3}[w]
-			return become(&Node{Op: Pow, Args: []*Node{factors[last], integer(power)}})
+			return replaceLast(&Node{Op: Pow, Args: []*Node{factors[last], integer(power)}})
 		}
 	case "factorial":
 		p.advance()
-		return become(&Node{Op: Fact, Args: []*Node{factors[last]}})
+		return replaceLast(&Node{Op: Fact, Args: []*Node{factors[last]}})
 	case "choose":
 		p.advance()
-		return become(&Node{Op: Binom, Args: []*Node{factors[last], p.factor()}})
+		return replaceLast(&Node{Op: Binom, Args: []*Node{factors[last], p.factor()}})
 	}
-	ambiguous := w == "half" || w == "quarter" || w == "second"
+	ambiguous := w == "half" || w == "quarter" || w == "second" // seconds and quarters are also counted
 	if d, ok := fractionWords[w]; ok && (t.inText || t.spaceBefore) && !ambiguous {
 		p.advance()
-		return become(&Node{Op: Div, Args: []*Node{factors[last], integer(d)}})
+		return replaceLast(&Node{Op: Div, Args: []*Node{factors[last], integer(d)}})
 	}
 	if m, ok := multiplier(w); ok && (t.inText || t.spaceBefore) {
 		p.advance()
 		return append(factors, integer(m)), true
 	}
-	if len(t.text) == 1 && (t.inText && t.text == "i" || t.inRoman) && (t.text == "i" || t.text == "e" || t.text == "d") {
-		return nil, false
+	if (t.inText && t.text == "i") || t.inRoman && (t.text == "i" || t.text == "e" || t.text == "d") {
+		return nil, false // upright constants, and the d of an integral
 	}
 	called, many := p.isFunction(t.text), manyArguments[t.text]
-	isLast := next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end
+	isLast := next.kind == end || next.is("}") || next.is(".") && p.ahead(2).kind == end
 	if called && (many && next.is("(") || !many && !isLast) {
 		return nil, false // a logarithm, not logs
 	}
-	if !t.inText && !t.inRoman {
-		p.unitLetters = p.unitLetters || unitOf(t.text) != "" && isConstant(factors[last])
-		if p.lettersOnly || unitOf(t.text) == "" || !isConstant(factors[last]) {
-			wordAhead := next.kind == word || next.is(".") && p.at(2).kind == word
+	if !t.inText && !t.inRoman { // letters of a formula: a unit, or a product of variables
+		isUnit := unitOf(t.text) != "" && isConstant(factors[last])
+		p.lettersAsUnits = p.lettersAsUnits || isUnit
+		if p.noUnitLetters || !isUnit {
+			wordAhead := next.kind == word || next.is(".") && p.ahead(2).kind == word
 			squared := wordAhead && (w == "square" || w == "sq" || w == "cubic" || w == "cu")
-			formula := p.isNamed(t.text) || looksLikeLetters(t.text, next) && !p.proseAhead() && !called
+			formula := greek[t.text] != "" || mathWords[t.text] || looksLikeLetters(t.text, next) && !p.proseAhead() && !called
 			if formula && !squared || !t.spaceBefore {
 				return nil, false
 			}
-		} else if len(t.text) == 2 && !t.spaceBefore && !isNumeral(factors[last]) {
+		} else if len(t.text) == 2 && !t.spaceBefore && !isNumeral(factors[last]) { // \pi cm without a space
 			return nil, false
 		}
 	}
@@ -258,35 +261,35 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 }
 
 // bracketedUnits parses words in brackets after a value: what is counted, "12 (inches of snow)", or a remark,
-// "5 (approximately)". It returns nil and skips nothing if other text is there.
+// "5 (approximately)", which gives no units. ok is false, with nothing passed, if other text is there.
 func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	if !p.cur().is("(") {
 		return nil, false
 	}
-	noun, wordy, i := "", false, 1
-	for ; !p.at(i).is(")"); i++ {
-		t := p.at(i)
+	noun, isWords, i := "", false, 1 // isWords says that one of them is certainly no product of variables
+	for ; !p.ahead(i).is(")"); i++ {
+		t := p.ahead(i)
 		w := singular(strings.ToLower(t.text))
 		if i > 12 || t.kind != word || t.text == "not" || t.text == "mod" || len(w) == 1 && !t.inText {
 			return nil, false
 		}
 		noun += " " + w
-		wordy = wordy || t.inText || !looksLikeLetters(t.text, p.at(i+1)) || p.cur().spaceBefore &&
-			(unitOf(t.text) != "" || len(w) == 3 && strings.Contains("aeiou", w[1:2]))
+		isWords = isWords || t.inText || !looksLikeLetters(t.text, p.ahead(i+1)) || p.cur().spaceBefore &&
+			(unitOf(t.text) != "" || len(w) == 3 && strings.Contains("aeiou", w[1:2])) // cm, cat
 	}
-	if !wordy {
+	if !isWords {
 		return nil, false
 	}
 	p.advance()
-	u := p.unit()
+	u := p.unit() // nil unless the words begin with one
 	for !p.accept(")") {
 		p.advance()
 	}
-	switch noun = noun[1:]; {
+	switch noun = noun[1:]; { // without the space before the first word
 	case u != nil:
 		return []*Node{u}, true
 	case noun == "twice", noun == "double root", !Droppable(noun) && !slices.ContainsFunc(strings.Fields(noun), changesNumber):
-		return nil, true // (by symmetry)
+		return nil, true // a remark: (by symmetry)
 	}
 	return []*Node{{Op: Unit, Name: "#" + noun}}, true
 }
@@ -297,17 +300,10 @@ var (
 	dollars    = SetOf("US NT HK A C S R")
 )
 
-// isFunction reports whether w names a function, which is an ordinary word where nothing
-// follows it: 30 sec, 30 logs.
+// isFunction reports whether w names a function, which is an ordinary word where nothing follows it: 30 sec, 30 logs.
 func (p *parser) isFunction(w string) bool {
 	_, fn := functions[w]
 	return len(w) > 1 && (fn || manyArguments[w] || w == "lim" || w == "sup" || w == "inf" || w == "deg")
-}
-
-// isNamed reports whether w is a word that mathematics knows.
-func (p *parser) isNamed(w string) bool {
-	_, g := greek[w]
-	return g || w == "pi" || w == "sqrt" || w == "infinity" || w == "infty" || w == "abs"
 }
 
 // unitsAfterSign parses units after * or / if nothing else is there; else nil.
@@ -319,16 +315,17 @@ func (p *parser) unitsAfterSign() *Node {
 	return p.unit()
 }
 
-// units parses a run of units and nouns: cm^2, miles per hour, m/s, students.
+// units parses a run of units and nouns, cm^2, miles per hour, m/s, students, and returns it as factors: each unit, those
+// behind "per" and / inverted, then the words of the nouns together as one unit.
 func (p *parser) units() []*Node {
 	var out []*Node
 	var noun []string
-	more := "" // or less, said among them
+	more := "" // "more", "less" or "fewer", said among them
 	for {
 		t := p.cur()
 		w := strings.ToLower(t.text)
-		named := len(out)+len(noun) > 0
-		if per := t.kind == word && (w == "per" || w == "each"); per && len(out) > 0 && len(noun) == 0 && p.at(1).kind == word {
+		begun := len(out)+len(noun) > 0
+		if per := t.kind == word && (w == "per" || w == "each"); per && len(out) > 0 && len(noun) == 0 && p.ahead(1).kind == word {
 			p.advance()
 			if u := p.unit(); u != nil {
 				out = append(out, inverted(u))
@@ -343,8 +340,8 @@ func (p *parser) units() []*Node {
 				continue
 			}
 		}
-		if named && p.skipJoint() {
-			if w == "and" {
+		if begun && p.skipJoint() {
+			if w == "and" { // other joints, such as the point of sq. ft., leave no word
 				noun = append(noun, w)
 			}
 			continue
@@ -352,13 +349,13 @@ func (p *parser) units() []*Node {
 		if (t.kind != word || connective(t) || t.isRest) && !t.cmd("mu") && !t.cmd("Omega") {
 			break
 		}
-		if inverse := p.at(2).is("-") || p.at(2).is("{") && p.at(3).is("-"); inverse && p.at(1).is("^") && len(out) > 0 {
+		if inverse := p.ahead(2).is("-") || p.ahead(2).is("{") && p.ahead(3).is("-"); inverse && p.ahead(1).is("^") && len(out) > 0 {
 			t.inRoman = true // so that unit takes a single letter: km h^{-1}
 		}
 		if u := p.unit(); u != nil {
 			if len(noun) == 0 {
 				out = append(out, u)
-			} else {
+			} else { // behind a noun a unit is one of its words
 				noun = append(noun, singular(w))
 			}
 			continue
@@ -371,7 +368,7 @@ func (p *parser) units() []*Node {
 			p.advance()
 			continue
 		}
-		p.failIf(!p.mayCount(w, named)) // "7 is not the answer" counts nothing
+		p.failIf(!p.mayCount(w, begun)) // "7 is not the answer" counts nothing
 		if len(w) == 1 && !t.inText && !t.inRoman && !t.spaceBefore {
 			break // \text{cm}x
 		}
@@ -387,7 +384,7 @@ func inverted(u *Node) *Node { return &Node{Op: Pow, Args: []*Node{u, integer(-1
 // unitsBelow parses / and the units after it, those of m/s and J/(kg·K), as inverse units; nil
 // if none begin there. It gives up the text where the unit is unknown.
 func (p *parser) unitsBelow() (units []*Node) {
-	next := p.at(1)
+	next := p.ahead(1)
 	switch {
 	case !p.cur().is("/"):
 	case next.kind == word && unitOf(next.text) != "", next.is("{"):
@@ -395,7 +392,7 @@ func (p *parser) unitsBelow() (units []*Node) {
 		u := p.unitSymbol()
 		p.failIf(u == nil)
 		units = []*Node{inverted(u)}
-	case next.is("(") && p.at(2).kind == word:
+	case next.is("(") && p.ahead(2).kind == word:
 		for p.pos += 2; !p.accept(")"); p.accept("*") {
 			u := p.unit()
 			p.failIf(u == nil)
@@ -408,9 +405,9 @@ func (p *parser) unitsBelow() (units []*Node) {
 // skipJoint passes what stands between two words of a run: the signs of sq. ft. and the dogs' tails, or the
 // "and" of feet and inches. An "and" that more than a word follows separates two answers.
 func (p *parser) skipJoint() bool {
-	t, next := p.cur(), p.at(1)
+	t, next := p.cur(), p.ahead(1)
 	sign := t.is(".") || t.is("'") || t.is("-") && !t.spaceBefore
-	and := t.kind == word && strings.EqualFold(t.text, "and") && p.at(2).kind == end && !changesNumber(singular(strings.ToLower(next.text)))
+	and := t.kind == word && strings.EqualFold(t.text, "and") && p.ahead(2).kind == end && !changesNumber(singular(strings.ToLower(next.text)))
 	if next.kind != word || !sign && !and {
 		return false
 	}
@@ -420,27 +417,27 @@ func (p *parser) skipJoint() bool {
 
 // mayCount reports whether the word w may belong to a counted noun: it makes no statement and no other number.
 func (p *parser) mayCount(w string, after bool) bool {
-	next := p.at(1)
+	next := p.ahead(1)
 	if w == "to" && after && next.kind == word && numberWords[strings.ToLower(next.text)] == 0 {
 		return true // 5 ways to choose
 	}
-	if w == "times" && (next.kind == end || next.is(".") && p.at(2).kind == end || p.at(1).kind == word && p.at(1).text == "as") || after && w == "one" {
+	if w == "times" && (next.kind == end || next.is(".") && p.ahead(2).kind == end || p.ahead(1).kind == word && p.ahead(1).text == "as") || after && w == "one" {
 		return true
 	}
 	_, times := multiplier(w)
 	return !assertive[w] && !times && numberWords[w] == 0
 }
 
-// unitsAndNoun returns the units and the noun after a number as factors; more is "more" or "less",
-// if it was among them.
-func (p *parser) unitsAndNoun(out []*Node, noun []string, more string) []*Node {
+// unitsAndNoun returns units and the noun behind them as factors. The noun becomes one unit #noun; more, a word such as
+// "less" or "", is its last word. Square units and the like become #square unit, and nouns that say nothing #any.
+func (p *parser) unitsAndNoun(units []*Node, noun []string, more string) []*Node {
 	if more != "" {
 		noun = append(noun, more)
 	}
 	if len(noun) == 0 {
-		return out
+		return units
 	}
-	if len(out) == 0 && noun[0] == "time" {
+	if len(units) == 0 && noun[0] == "time" {
 		noun = noun[:1] // 5 times as many
 	}
 	name, power := strings.Join(noun, " "), int64(1)
@@ -457,14 +454,14 @@ func (p *parser) unitsAndNoun(out []*Node, noun []string, more string) []*Node {
 	if bare && slices.Contains(noun, "unit") || name == "u" && power > 1 {
 		name = map[int64]string{1: "unit", 2: "square unit", 3: "cubic unit"}[power]
 	}
-	if len(out) == 0 {
-		if genericNouns[noun[len(noun)-1]] {
-			name = "any"
-		}
-		return []*Node{{Op: Unit, Name: "#" + name}}
+	if len(units) == 0 && genericNouns[noun[len(noun)-1]] {
+		name = "any"
 	}
-	return append(out, &Node{Op: Unit, Name: "#" + name}) // 5 km east
+	return append(units, &Node{Op: Unit, Name: "#" + name}) // 5 apples, 5 km east
 }
+
+// mathWords are words that mathematics knows, besides Greek letters.
+var mathWords = SetOf("pi sqrt infinity infty abs")
 
 // assertive are words that make a statement with the text after a number.
 var assertive = SetOf(`
@@ -474,15 +471,15 @@ var assertive = SetOf(`
 // powerWords are words for the power of a unit.
 var powerWords = map[string]int64{"square": 2, "sq": 2, "squared": 2, "平方": 2, "cubic": 3, "cu": 3, "cubed": 3, "立方": 3}
 
-// unit parses one known unit with its power; nil if there is none.
+// unit parses one known unit with its power, cm^2, square feet or 平方米; nil, with nothing passed, if there is none.
 func (p *parser) unit() *Node {
-	at, power := p.pos, int64(0)
+	at, power := p.pos, int64(0) // power is 0 where no word says it
 	if t := p.cur(); t.kind == word {
 		power = powerWords[strings.ToLower(t.text)]
 		for _, prefix := range [...]string{"平方", "立方"} {
 			if rest, ok := strings.CutPrefix(t.text, prefix); ok && rest != "" {
 				t.text, power = rest, powerWords[prefix]
-				p.pos--
+				p.pos-- // the rest of the token is the unit, and the next step passes the word of a power
 			}
 		}
 	}
@@ -490,7 +487,7 @@ func (p *parser) unit() *Node {
 		p.pos++
 		p.accept(".")
 	}
-	tight := p.before().kind == number && !p.cur().spaceBefore
+	tight := p.previous().kind == number && !p.cur().spaceBefore
 	name := p.unitName()
 	switch {
 	case name == "":
@@ -514,17 +511,17 @@ func (p *parser) unit() *Node {
 	return u
 }
 
-// unitName skips the name of a unit, which may be two words (fluid ounces) or hold a
-// Greek letter (\mu m, k\Omega); "" if there is none.
+// unitName passes the spelling of a unit, which may be two words (fluid ounces) or hold a Greek letter (\mu m, k\Omega),
+// and returns the unit's name; "" if there is none.
 func (p *parser) unitName() string {
-	t, next, n := p.cur(), p.at(1), 1
+	t, next, n := p.cur(), p.ahead(1), 1 // next is the second word, n the tokens before it
 	if next.is("-") && !next.spaceBefore {
-		next, n = p.at(2), 2
+		next, n = p.ahead(2), 2
 	} else if next.is(".") && !next.spaceBefore && strings.EqualFold(t.text, "fl") {
-		next, n = p.at(2), 2
+		next, n = p.ahead(2), 2
 	}
 	words := t.kind == word && next.kind == word
-	micro := t.cmd("mu") && next.kind == word && (next.inText || next.inRoman || p.before().kind == number && len(next.text) == 1)
+	micro := t.cmd("mu") && next.kind == word && (next.inText || next.inRoman || p.previous().kind == number && len(next.text) == 1)
 	ohms := next.cmd("Omega") && t.kind == word
 	if words && (t.inText || t.inRoman || next.spaceBefore) || micro || ohms {
 		u := unitOf(t.text + next.text)
@@ -553,7 +550,7 @@ var between = SetOf("by per x and long wide high tall deep thick")
 // unitSymbol is unit after a sign of division, where a single letter is one too: km/h, MeV/c^2.
 func (p *parser) unitSymbol() *Node {
 	t := p.cur()
-	if t.kind != word || len(t.text) != 1 || t.inText || t.inRoman || p.at(1).is("^") {
+	if t.kind != word || len(t.text) != 1 || t.inText || t.inRoman || p.ahead(1).is("^") {
 		return p.unit()
 	}
 	p.advance()
@@ -562,7 +559,7 @@ func (p *parser) unitSymbol() *Node {
 
 // unitGroup parses a braced unit in words, {\text{miles}}; nil if there is none.
 func (p *parser) unitGroup() *Node {
-	if t := p.at(1); !p.cur().is("{") || t.kind != word || !t.inText && !t.inRoman {
+	if t := p.ahead(1); !p.cur().is("{") || t.kind != word || !t.inText && !t.inRoman {
 		return nil
 	}
 	at := p.pos

@@ -58,8 +58,7 @@ var operators = map[string]string{
 	"lor": "or", "vee": "or", "land": "and", "wedge": "and", "prime": "'", "semicolon": ";", "comma": ",",
 }
 
-// ignored commands change only how a formula looks, styles of letters that the
-// parser does not tell apart among them.
+// ignored commands change only how a formula looks, styles of letters that the parser does not tell apart among them.
 var ignored = SetOf(`
 	displaystyle textstyle scriptstyle scriptscriptstyle limits nolimits middle big Big bigg Bigg bigl bigr Bigl
 	Bigr biggl biggr Biggl Biggr bigm Bigm biggm rm bf it sf tt cal bold normalsize large Large LARGE huge Huge

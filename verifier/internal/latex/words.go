@@ -52,24 +52,25 @@ var fillerPhrases = [...][]string{
 
 var rounding = SetOf("approximately approx about roughly around")
 
-// skipFillers passes them, and a colon after. It reports whether they say that what follows is rounded.
+// skipFillers passes filler phrases with a colon or a comma after each, and introductions ("The area is"). It reports
+// whether they say that what follows is rounded ("about").
 func (p *parser) skipFillers() (about bool) {
 next:
 	for {
 		t := p.cur()
-		if t.kind != word || len(t.text) == 1 && !t.inText || !rules.On("openings") {
+		if t.kind != word || len(t.text) == 1 && !t.inText || !rules.On("openings") { // not a letter of a formula
 			return about
 		}
 		for _, phrase := range fillerPhrases {
 			if !p.phraseAhead(phrase) {
 				continue
 			}
-			n := p.at(len(phrase))
+			n := p.ahead(len(phrase))
 			if n.kind == end || n.is("}") || n.is("=") {
-				return about // there is no other word
+				return about // the phrase is all that is said
 			}
-			if phrase[len(phrase)-1] == "integers" || phrase[len(phrase)-1] == "numbers" || phrase[len(phrase)-1] == "all" {
-				if rel := p.at(len(phrase) + 1); len(n.text) != 1 || rel.kind != sign || !isRelation(rel.text) {
+			if last := phrase[len(phrase)-1]; last == "integers" || last == "numbers" || last == "all" {
+				if rel := p.ahead(len(phrase) + 1); len(n.text) != 1 || rel.kind != sign || !isRelation(rel.text) {
 					continue // no condition: all integers n >= 3
 				}
 			}
@@ -91,26 +92,26 @@ next:
 // phraseAhead reports whether the next words are these.
 func (p *parser) phraseAhead(words []string) bool {
 	for i, w := range words {
-		if t := p.at(i); t.kind != word || !strings.EqualFold(t.text, w) {
+		if t := p.ahead(i); t.kind != word || !strings.EqualFold(t.text, w) {
 			return false
 		}
 	}
 	return true
 }
 
-// spelledNumber parses numerals in words: five, twenty-five, one hundred and
-// six, two thirds. It returns nil where there are none.
+// spelledNumber parses numerals in words: five, twenty-five, one hundred and six, two thirds, or Chinese ones. It
+// returns nil, and passes nothing, where there are none.
 func (p *parser) spelledNumber() *Node {
 	if !rules.On("number words") {
 		return nil
 	}
-	total, part, found := int64(0), int64(0), false
-	joinable := int64(1) << 60 // a word below this adds to the number
+	total, part, found := int64(0), int64(0), false // part is what a thousand or a million that follows multiplies
+	joinable := int64(1) << 60                      // a word below this adds to the number: any at first, then ones after tens
 	for p.cur().kind == word {
 		w := strings.ToLower(p.cur().text)
 		v, plain := numberWords[w]
 		m, times := multipliers[w]
-		_, more := Spelled(p.at(1).text)
+		_, more := Spelled(p.ahead(1).text)
 		if plain && v < joinable {
 			part, found, joinable = part+v, true, 0
 			if v >= 20 {
@@ -124,7 +125,7 @@ func (p *parser) spelledNumber() *Node {
 			break
 		}
 		p.advance()
-		if joinable == 10 && p.cur().is("-") && p.at(1).kind == word && isNumberWord(p.at(1).text) {
+		if joinable == 10 && p.cur().is("-") && p.ahead(1).kind == word && isNumberWord(p.ahead(1).text) {
 			p.advance() // twenty-five
 		}
 	}
@@ -139,7 +140,7 @@ func (p *parser) spelledNumber() *Node {
 	hyphen := p.cur().is("-") // two-thirds
 	t := p.cur()
 	if hyphen {
-		t = p.at(1)
+		t = p.ahead(1)
 	}
 	if d, ok := fractionWords[strings.ToLower(t.text)]; ok && t.kind == word {
 		if hyphen {
@@ -189,9 +190,9 @@ func multiples(remainder int64) Node {
 		{Op: Mod, Args: []*Node{integer(remainder), integer(2)}}}}
 }
 
-// hanNumber is the value of a Chinese numeral, 四十二.
-func hanNumber(w string) (int64, bool) {
-	total, part, digit := int64(0), int64(0), int64(-1)
+// hanNumber is the value of a Chinese numeral, 四十二; ok is false if w has other characters.
+func hanNumber(w string) (value int64, ok bool) {
+	total, part, digit := int64(0), int64(0), int64(-1) // part is below ten thousand; digit waits for its size, -1 for none
 	for _, r := range w {
 		if i := strings.IndexRune("零一二三四五六七八九", r); i >= 0 {
 			digit = int64(i / len("零"))
@@ -212,7 +213,8 @@ func hanNumber(w string) (int64, bool) {
 	return total + part + max(digit, 0), w != ""
 }
 
-// text parses a phrase of words.
+// text parses a phrase of words up to a connective or to mathematics, and returns what it means, or its words as a Text.
+// After "except" the formula of what is left out belongs to it.
 func (p *parser) text() *Node {
 	var words []string
 	for {
@@ -229,7 +231,7 @@ func (p *parser) text() *Node {
 			continue
 		}
 		// A hyphen or a full stop inside a phrase.
-		if tight := !t.spaceBefore && !p.at(1).spaceBefore; len(words) > 0 && p.at(1).kind == word && (t.is("-") && tight || t.is(".")) {
+		if tight := !t.spaceBefore && !p.ahead(1).spaceBefore; len(words) > 0 && p.ahead(1).kind == word && (t.is("-") && tight || t.is(".")) {
 			p.advance()
 			continue
 		}
@@ -253,7 +255,8 @@ func isNumberWord(w string) bool {
 	return ok
 }
 
-// except parses what "all real numbers except" leaves out; nil if words do not end so.
+// except parses what "all real numbers except" leaves out, and returns the difference of both sets; nil if words do not
+// end so, or do not name a set.
 func (p *parser) except(words []string) *Node {
 	last := len(words) - 1
 	if last < 1 || words[last] != "except" && words[last] != "excluding" {
@@ -284,11 +287,11 @@ func meaning(phrase string) *Node {
 	return &Node{Op: Text, Name: phrase, Words: true}
 }
 
-// textOf is the Text of tokens that are not mathematics: their spelling without
-// spaces and without regard to case.
+// textOf is the Text of tokens that are not mathematics: their spelling in small letters, with spaces between words only,
+// or what that means ("no solution"). It is nil where nothing is left.
 func textOf(tokens []token) *Node {
 	var b strings.Builder
-	words := true
+	words := true // no token is of mathematics
 	for i, t := range tokens {
 		switch t.kind {
 		case end, quad:
@@ -306,7 +309,7 @@ func textOf(tokens []token) *Node {
 			}
 			b.WriteString(strings.ToLower(t.text))
 		case sign:
-			if t.text == "{" || t.text == "}" || t.is(".") && (i == 0 || i+2 >= len(tokens)) {
+			if t.text == "{" || t.text == "}" || t.is(".") && (i == 0 || i+2 >= len(tokens)) { // the end token is the last
 				continue
 			}
 			b.WriteString(t.text)
@@ -326,7 +329,8 @@ func textOf(tokens []token) *Node {
 	return &Node{Op: Text, Name: name, Words: words}
 }
 
-// choice is the letter of a leading option label, "B. 12", "(B) 12" or "B)", else "".
+// choice is the letter of a leading option label that more follows, "B. 12" or "(B) 12"; "" if there is none, if the
+// text names two options, or if the letter is part of an expression.
 func choice(tokens []token) string {
 	i := 0
 	open := tokens[0].is("(")
@@ -347,13 +351,13 @@ func choice(tokens []token) string {
 	if label := tokens[i+2]; label.kind == word && isOption(label) && tokens[i+3].kind == end {
 		return "" // A: B
 	}
-	// (A)(B), A.B. and A. no B. yes name two options, but (A) f(B) does not.
+	// (A)(B), A.B. and A. no B. yes name two options, but (A) f(B) does not: there B is an argument.
 	for j := i + 2; j+1 < len(tokens); j++ {
 		after := tokens[j+1]
-		called := tokens[j-1].is("(") && !tokens[j-1].spaceBefore && tokens[j-2].kind == word
+		isArgument := tokens[j-1].is("(") && !tokens[j-1].spaceBefore && tokens[j-2].kind == word
 		inBrackets := after.is(")") && tokens[j-1].is("(")
-		labels := endsLabel(after) && (j == i+2 || tokens[j+2].kind != end)
-		if isOption(tokens[j]) && !called && (inBrackets || labels) {
+		isLabel := endsLabel(after) && (j == i+2 || tokens[j+2].kind != end)
+		if isOption(tokens[j]) && !isArgument && (inBrackets || isLabel) {
 			return ""
 		}
 	}
