@@ -19,8 +19,8 @@ type box struct {
 // boxCommands are the commands that open a box.
 var boxCommands = [...]string{`\boxed`, `\fbox`}
 
-// lastBoxStart is the position of the last box command of s before end, and its length; -1 if there is none.
-func (find *finder) lastBoxStart(s string, end int) (int, int) {
+// lastBoxStart is the position of the last box command that ends before end in s, and its length; -1 if there is none.
+func (find *finder) lastBoxStart(s string, end int) (at, length int) {
 	for i := end - 1; i >= 0; i-- {
 		if s[i] != '\\' || i+1 == end || s[i+1] != 'b' && s[i+1] != 'f' {
 			continue
@@ -46,7 +46,7 @@ var unbraced = regexp.MustCompile(`^(?:\d+|\\[A-Za-z]+(?:\{[^{}]*\})*|(?s:.))`)
 // readBox reads the box whose command of n bytes stands at start.
 func (find *finder) readBox(s string, start, n int) (b box) {
 	defer func() { find.steps += b.end - start }()
-	i := len(s) - len(strings.TrimLeft(s[start+n:], " \t\n\r"))
+	i := len(s) - len(strings.TrimLeft(s[start+n:], " \t\n\r")) // the first character of the content
 	if i >= len(s) {
 		return box{start: start, end: len(s)}
 	}
@@ -72,16 +72,11 @@ func (find *finder) lastBox(s string) (box, bool) {
 // lastClosedBox is the last complete box of s, for texts whose last box is not closed. A
 // closed box ends before an open one, so s is read once, however many are open.
 func (find *finder) lastClosedBox(s string) (box, bool) {
-	for {
-		at, n := find.lastBoxStart(s, len(s))
-		if at < 0 {
-			return box{}, false
-		}
-		if b := find.readBox(s, at, n); b.closed {
-			return b, true
-		}
-		s = s[:at]
+	b, ok := find.lastBox(s)
+	for ok && !b.closed {
+		b, ok = find.lastBox(s[:b.start])
 	}
+	return b, ok
 }
 
 // joinedBoxes returns the contents of the neighbouring boxes that end with last: boxes with
@@ -91,7 +86,7 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 	if !rules.On("boxes in a row") {
 		return nil, false
 	}
-	contents = []string{last.content}
+	contents = []string{last.content} // from the last to the first
 	start := last.start
 	starts := []int{start}
 	for len(contents) < maxJoined {
@@ -119,7 +114,7 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 		names = append(names, strings.Trim(assigning.FindString(s[max(0, at-8):at]), "$ ="))
 	}
 	for i := range contents {
-		if !slices.Contains(names, "") && names[0] != names[1] {
+		if !slices.Contains(names, "") && names[0] != names[1] { // x and y; of two values of x the name says nothing
 			contents[i] = names[i] + "=" + contents[i]
 		}
 	}
@@ -137,13 +132,14 @@ var assigning = regexp.MustCompile(`(?:^| |\$)[A-Za-z] *= *$`)
 // parts of a list; gapped matches what may stand between two boxes.
 var (
 	withdrawn = regexp.MustCompile(`(?i)\b(?:not|no|isn|wrong(?:ly)?|nope|nay|wait|actually|instead|rather|correction|sorry|oops|scratch|but|otherwise|then|times|over|minus|plus|choose|divided|mod|to|never|incorrect|false)\b`)
-	listing   = setOf("and or is one root another the other also solution solutions answer answers value values first second third roots x y")
+	listing   = latex.SetOf("and or is one root another the other also solution solutions answer answers value values first second third roots x y")
 	gapped    = regexp.MustCompile(`^(?:[^\\\d=:*/^_<>~|!]|\\(?:text|textbf|mathrm|mbox|quad|qquad|and|land|lor)\b|\\[^A-Za-z])*\\?$`)
 	command   = regexp.MustCompile(`\\[A-Za-z]+`)
 	letters   = regexp.MustCompile(`[A-Za-z]+`)
 )
 
-// joinsBoxes reports whether two boxes with gap between them belong together.
+// joinsBoxes reports whether two boxes with gap between them belong together: no operation or sentence parts them, no
+// word takes the first one back, and at most two words are not of a listing.
 func joinsBoxes(gap string) bool {
 	bare := strings.Trim(gap, " $\n\t")
 	if strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") || bare == "." || bare == "-" || bare == "+" ||
@@ -169,11 +165,11 @@ const nearby = 120
 // factorBehind matches a word or a sign behind a box that multiplies it.
 var factorBehind = regexp.MustCompile(`^(?:[\s$~]|\\[,;:! )])*(?:\\(?:text|mathrm)\{ *)?(\\?%|per ?cent\b|hundred\b|thousand\b|million\b|billion\b|trillion\b|dozen\b|lakh\b|crore\b)`)
 
-// multiplied returns the content of a box with a factor behind it.
-func multiplied(s string, b box) string {
+// withFactor returns the content of the box b of s, and the factor behind it if there is one: 5 million.
+func withFactor(s string, b box) string {
 	after := s[b.end:min(len(s), b.end+nearby)]
 	if bare := strings.TrimLeft(after, " $~.\n"); bare == "" || strings.HasPrefix(bare, `\]`) || strings.HasPrefix(bare, `\)`) && len(bare) < 4 {
-		return b.content // mostly
+		return b.content // mostly; it spares the expression
 	}
 	if m := factorBehind.FindStringSubmatch(after); m != nil && rules.On("factors behind") && !strings.HasSuffix(b.content, "%") {
 		return b.content + " " + strings.Replace(m[1], "per cent", "percent", 1)
@@ -205,9 +201,10 @@ func mentionsAny(s string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 }
 
-// otherAnswer returns another answer that stands beside a box, to be read behind it:
-// \boxed{5} or 7. A decimal beside an expression may be its rounded value.
-func (find *finder) otherAnswer(s string, b box) string {
+// alternative returns another answer that stands beside the box b of s, \boxed{5} or 7, with the sign to append it to the
+// content of the box by, \text{ or } 7; "" if there is none. A decimal beside an expression may be its rounded value, and
+// is appended by \approx.
+func (find *finder) alternative(s string, b box) string {
 	if !rules.On("other answer") {
 		return ""
 	}
@@ -218,8 +215,9 @@ func (find *finder) otherAnswer(s string, b box) string {
 		m = orAfter.FindStringSubmatch(after)
 	}
 	if near := before[max(0, len(before)-nearby/3):]; m == nil && mentionsAny(near, orWords[:]) {
-		if at := orBefore.FindStringSubmatchIndex(before); at != nil && !strings.HasSuffix(strings.TrimRight(before[:at[2]], " "), "=") { // 2x = 10 or x = \boxed{5}
-			m = []string{"", before[at[2]:at[3]]}
+		at := orBefore.FindStringSubmatchIndex(before)
+		if at != nil && !strings.HasSuffix(strings.TrimRight(before[:at[2]], " "), "=") { // not of 2x = 10 or x = \boxed{5}
+			m = []string{"", before[at[2]:at[3]]} // as a match of orAfter: the answer is its first group
 		}
 	}
 	if m == nil {

@@ -18,14 +18,14 @@ var (
 	substance = regexp.MustCompile(`^\d*(?:(?:\^\d+)?[A-Z][a-z]?\d*|[(\[]|[)\]]\d*|\d[spdf]\^?\d{1,2}|·\d*)+(?:\^?\d*[+-])?$|^\d*e\^?-$`)
 )
 
-// reaction returns the normal form of a substance or a reaction, and whether text is one. The
-// terms of a sum may stand in any order.
-func reaction(text string) (string, bool) {
+// reaction returns the normal form of a substance or a reaction, and whether text is one. The terms of each side are
+// sorted, since they may stand in any order; the arrow says whether the reaction is an equilibrium.
+func reaction(text string) (normal string, ok bool) {
 	if !strings.ContainsAny(text, "ABCDEFGHIKLMNOPRSTUVWXYZ") || len(text) > 300 {
 		return "", false
 	}
 	var sides []string
-	for _, side := range strings.Split(strings.ReplaceAll(unset.Replace(text), "⇌", "→⇌"), "→") {
+	for _, side := range strings.Split(strings.ReplaceAll(unset.Replace(text), "⇌", "→⇌"), "→") { // any arrow parts sides
 		var terms []string
 		start := 0
 		for i := range side {
@@ -47,15 +47,12 @@ func reaction(text string) (string, bool) {
 	if strings.Contains(text, "harpoons") || strings.Contains(text, "<=>") || strings.Contains(text, "⇌") {
 		arrow = " ⇌ "
 	}
-	return strings.Join(sides, arrow), len(sides) < 3
+	return strings.Join(sides, arrow), len(sides) < 3 // one side, a substance, or two
 }
 
 // sameSubstance reports whether both texts are one substance or reaction.
 func sameSubstance(gold, answer string) bool {
-	x, ok := reaction(gold)
-	if !ok {
-		return false
-	}
-	y, ok := reaction(answer)
-	return ok && x == y
+	x, okX := reaction(gold)
+	y, okY := reaction(answer)
+	return okX && okY && x == y
 }

@@ -24,8 +24,8 @@ type comparer struct {
 	workedOut bool // see Verifier.WorkedOut
 }
 
-// say notes the rule that decided and returns the verdict.
-func (c *comparer) say(verdict bool, rule string) bool {
+// decide notes rule as the one that decided, for the explanation, and returns the verdict.
+func (c *comparer) decide(verdict bool, rule string) bool {
 	c.rule = rule
 	return verdict
 }
@@ -85,16 +85,17 @@ func init() { // the rules compare parts by the table
 	}
 }
 
-// byKind compares g and a by the first rule whose kinds fit; other kinds are compared as expressions.
+// byKind compares g and a by the first rule of kinds that fits; other kinds are compared as expressions. Before, it
+// writes vectors in one form, takes off remarks about letters, and decides propositions by their truth tables.
 func (c *comparer) byKind(g, a *latex.Node) bool {
 	if g == nil || a == nil {
-		return c.say(false, "nothing to compare")
+		return c.decide(false, "nothing to compare")
 	}
 	c.steps++
 	if c.depth++; c.depth > maxCompareDepth || c.steps > maxCompareSteps {
 		c.limited = true
 		c.depth--
-		return c.say(false, "too many parts to compare")
+		return c.decide(false, "too many parts to compare")
 	}
 	defer func() { c.depth-- }()
 	g, a = untransposed(g), untransposed(a)
@@ -109,7 +110,7 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 	}
 	if rules.On("truth tables") && (isLogic(g) || isLogic(a)) {
 		if same, ok := c.sameTruth(g, a); ok {
-			return c.say(same, "the same truth table")
+			return c.decide(same, "the same truth table")
 		}
 	}
 	for _, kind := range kinds {
@@ -117,8 +118,8 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 			return kind.compare(c, g, a)
 		}
 	}
-	if g.Contains(latex.Const) && !a.Contains(latex.Const) {
-		a = a.Replaced(latex.Sym, "I", &latex.Node{Op: latex.Const, Name: "i"}) // 2 + 5*I
+	if g.Contains(latex.Const) && !a.Contains(latex.Const) { // programs write the imaginary unit so: 2 + 5*I
+		a = a.Replaced(latex.Sym, "I", &latex.Node{Op: latex.Const, Name: "i"})
 	}
 	return c.scalars(g, a)
 }
@@ -142,10 +143,10 @@ func untransposed(n *latex.Node) *latex.Node {
 // isTuple reports whether n is written by its components.
 func isTuple(n *latex.Node) bool { return n.Op == latex.Bracket || n.Op == latex.Matrix }
 
-// asComponents is n, a sum of multiples of the unit vectors i, j and k, as a tuple as long
-// as other; anything else is unchanged.
+// asComponents is n, a sum of multiples of the unit vectors i, j and k, as the tuple of its components, as long as the
+// tuple other; anything else is unchanged. A component is n with 1 for its unit and 0 for the others.
 func (c *comparer) asComponents(n, other *latex.Node) *latex.Node {
-	mayBeSum := n.Op.Scalar() && n.Contains(latex.Sym, latex.Const) // one of them
+	mayBeSum := n.Op.Scalar() && n.Contains(latex.Sym, latex.Const) // either is enough
 	fits := isTuple(other) && (len(other.Args) == 2 || len(other.Args) == 3)
 	if !rules.On("unit vectors") || !mayBeSum || !fits {
 		return n
@@ -168,7 +169,7 @@ func (c *comparer) asComponents(n, other *latex.Node) *latex.Node {
 		tuple.Args = append(tuple.Args, at(i))
 		sum.Args = append(sum.Args, product(at(i), unit))
 	}
-	if outcome, _ := c.algebra.Equal(n, sum); outcome != algebra.Equal || !isZero(c, at(none)) {
+	if outcome, _ := c.algebra.Equal(n, sum); outcome != algebra.Equal || !isZero(c, at(none)) { // it is no such sum
 		return n
 	}
 	return tuple
@@ -177,26 +178,24 @@ func (c *comparer) asComponents(n, other *latex.Node) *latex.Node {
 // elementwise compares two nodes of one kind argument by argument.
 func (c *comparer) elementwise(g, a *latex.Node, rule string) bool {
 	if g.Op != a.Op || len(g.Args) != len(a.Args) || g.Cols != a.Cols || g.Op == latex.Matrix && g.Name != a.Name {
-		return c.say(false, rule+" of different shapes")
+		return c.decide(false, rule+" of different shapes")
 	}
 	return c.inOrder(g.Args, a.Args, rule+" with equal parts")
 }
 
-// residues compares residue classes; a modulus that only one side names is not held against it.
+// residues compares residue classes: equal moduli, and values whose difference is a multiple of it. For a modulus that
+// only one side names, see residueOf.
 func (c *comparer) residues(g, a *latex.Node) bool {
-	switch {
-	case g.Op != latex.Mod:
-		return c.residueOf(a, g)
-	case a.Op != latex.Mod:
-		return c.residueOf(g, a)
+	if class, value := swapped(g.Op != latex.Mod, g, a); value.Op != latex.Mod {
+		return c.residueOf(class, value)
 	}
 	if !c.equal(g.Args[1], a.Args[1]) {
-		return c.say(false, "different moduli")
+		return c.decide(false, "different moduli")
 	}
 	m, ok := c.algebra.Rational(g.Args[1])
-	d, ok2 := c.algebra.Rational(algebra.Difference(g.Args[0], a.Args[0]))
-	if ok && ok2 && m.Sign() != 0 {
-		return c.say(d.Quo(d, m).IsInt(), "residue classes")
+	d, okD := c.algebra.Rational(algebra.Difference(g.Args[0], a.Args[0]))
+	if ok && okD && m.Sign() != 0 {
+		return c.decide(d.Quo(d, m).IsInt(), "residue classes")
 	}
 	return c.equal(g.Args[0], a.Args[0])
 }
@@ -211,7 +210,7 @@ func (c *comparer) residueOf(class, value *latex.Node) bool {
 	}
 	rest := new(big.Rat).SetInt(new(big.Int).Mod(x.Num(), m.Num()))
 	if c.equal(algebra.Rational(rest), value) {
-		return c.say(true, "a remainder")
+		return c.decide(true, "a remainder")
 	}
 	return new(big.Rat).Abs(x).Cmp(m) < 0 && c.equal(class.Args[0], value)
 }

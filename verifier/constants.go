@@ -1,21 +1,21 @@
 package verifier
 
 import (
+	"slices"
 	"strings"
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
 )
 
-// Free constants, as in the solution of a differential equation or an integral, may have any
-// name: y = Ce^x is y = Ae^x. They are told by their letters: C and c with any subscript, K
-// and k; an answer may also call them A and B.
+// Free constants, as in the solution of a differential equation or an integral, may have any name: y = Ce^x is y =
+// Ae^x. They are told by their letters: C and c with any subscript, K and k; an answer may also call them A and B.
 
 // mostConstants bounds the constants, all orders of which are tried.
 const mostConstants = 3
 
-// freeConstants returns the letters of an expression or equation that may be free constants;
-// none where one is used otherwise, as in V = CR without a function of a variable.
+// freeConstants returns the letters of an expression or equation that may be free constants: C, K and the letters of more.
+// It returns none where they may be used otherwise, as in V = CR: no function is there, and no constant is added.
 func freeConstants(n *latex.Node, more string) (names []string) {
 	if as, ok := assignmentOf(n); ok {
 		n = as.value
@@ -56,18 +56,18 @@ func (c *comparer) renamedConstants(g, a *latex.Node) bool {
 	for i, name := range have {
 		a = a.Replaced(latex.Sym, name, &latex.Node{Op: latex.Sym, Name: "constant" + string(rune('0'+i))})
 	}
-	var try func(a *latex.Node, left []string, at int) bool
+	var try func(a *latex.Node, left []string, at int) bool // gives the constants of a from at on the names left
 	try = func(a *latex.Node, left []string, at int) bool {
 		if len(left) == 0 {
 			return c.equal(g, a)
 		}
 		for i, name := range left {
-			rest := append(append([]string(nil), left[:i]...), left[i+1:]...)
+			rest := slices.Delete(slices.Clone(left), i, i+1)
 			if try(a.Replaced(latex.Sym, "constant"+string(rune('0'+at)), &latex.Node{Op: latex.Sym, Name: name}), rest, at+1) {
 				return true
 			}
 		}
 		return false
 	}
-	return try(a, want, 0) && c.say(true, "other names for the constants")
+	return try(a, want, 0) && c.decide(true, "other names for the constants")
 }

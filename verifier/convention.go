@@ -26,15 +26,15 @@ const (
 // relax uses a convention and notes it as the rule that decided. It fails where another one was used before.
 func (c *comparer) relax(to convention) bool {
 	if c.used != strict && c.used != to {
-		return c.say(false, "more than one convention would have to be relaxed")
+		return c.decide(false, "more than one convention would have to be relaxed")
 	}
 	c.used = to
-	return c.say(true, string(to))
+	return c.decide(true, string(to))
 }
 
 // agrees reports whether the parts of a chain of equations with values agree: those joined by = are equal, and
-// the part after ≈ is the part before it, rounded. A chain whose parts disagree gives several answers: 5 = 7, 7
-// ≈ 2.5. The finder may have found only the end of a chain in running text, so parts of such a chain that are
+// the part after ≈ is the part before it, rounded. A chain whose parts disagree gives several answers: "5 = 7", "7
+// ≈ 2.5". The finder may have found only the end of a chain in running text, so parts of such a chain that are
 // joined by = need not agree: the last one is the answer.
 func (c *comparer) agrees(chain *latex.Node) bool {
 	if !rules.On("chains") {
@@ -42,7 +42,7 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 	}
 	for i, op := range chain.Ops {
 		l, r := chain.Args[i], chain.Args[i+1]
-		if op == "~" && !(i == 0 && isName(l)) {
+		if op == "~" && !(i == 0 && isName(l)) { // in "x ≈ 2.5" nothing is rounded: the number is the value of x
 			if !c.approximates(l, r) {
 				return false
 			}
@@ -52,7 +52,7 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 		if op != "=" || !hasValue(l) || !hasValue(r) {
 			continue
 		}
-		if !c.prose && !(&comparer{algebra: c.algebra}).equal(l, r) {
+		if !c.prose && !(&comparer{algebra: c.algebra}).equal(l, r) { // a new one, so that c's rule and conventions stay
 			return false
 		}
 	}
@@ -73,12 +73,12 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 	return ok && order <= 0
 }
 
-// states reports whether a numeral is x rounded to the digits that it states or, where that
-// counts, cut off after them.
+// states reports whether a numeral is x rounded to the digits that it states or, if cutOff says that this counts, x cut
+// off after them.
 func (c *comparer) states(numeral, x *latex.Node, cutOff bool) bool {
 	d, step := absolute(algebra.Difference(x, numeral)), lastPlace(numeral)
 	within := func(tolerance *latex.Node) (order int, ok bool) { return c.algebra.Compare(d, tolerance) }
-	if step.Cmp(big.NewRat(1, 1)) > 0 { // 5 is not about 10
+	if step.Cmp(big.NewRat(1, 1)) > 0 { // zeros may be exact digits, so a twentieth is the most: 5 is not about 10
 		if order, ok := within(product(absolute(numeral), algebra.Rational(big.NewRat(1, 20)))); !ok || order > 0 {
 			return false
 		}
@@ -86,9 +86,9 @@ func (c *comparer) states(numeral, x *latex.Node, cutOff bool) bool {
 	if order, ok := within(algebra.Rational(new(big.Rat).Quo(step, big.NewRat(2, 1)))); ok && order <= 0 {
 		return true
 	}
-	cut, ok := c.algebra.Compare(absolute(numeral), absolute(x))
+	toZero, ok := c.algebra.Compare(absolute(numeral), absolute(x)) // cutting off makes no number larger
 	order, near := within(algebra.Rational(step))
-	return cutOff && ok && near && cut <= 0 && order < 0
+	return cutOff && ok && near && toZero <= 0 && order < 0
 }
 
 // lastPlace returns the value of a 1 in the last digit of a numeral, nil if n is no

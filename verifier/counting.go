@@ -17,7 +17,7 @@ func withCombinations(n *latex.Node, scripts bool) *latex.Node {
 	out := n.Mapped(func(arg *latex.Node) *latex.Node { return withCombinations(arg, scripts) })
 	name, from := "", []*latex.Node(nil)
 	switch {
-	case n.Op == latex.App && len(n.Args) == 2 && n.Name != "A" && len(algebra.Variables(n.Args...)) == 0:
+	case n.Op == latex.App && len(n.Args) == 2 && n.Name != "A" && len(algebra.Variables(n.Args...)) == 0: // A(5,2) is a point
 		name, from = n.Name, out.Args
 	case n.Op == latex.Pow && scripts:
 		if name, from = subscripted(n.Args[0]); from != nil {

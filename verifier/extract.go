@@ -38,8 +38,8 @@ var glmBox = strings.NewReplacer("<|begin_of_box|>", `\boxed{`, "<|end_of_box|>"
 
 // unthought returns what follows the thoughts in a response: no answer stands in them.
 func (find *finder) unthought(s string) string {
-	if !rules.On("thoughts") || !strings.Contains(s, "</") && !strings.Contains(s, "<|") && !strings.Contains(s, "[/") &&
-		!strings.Contains(s, "◁") && !strings.Contains(s, "working_out>") && !strings.HasPrefix(s, "analysis") {
+	// Plain searches first, since the expression costs more than all else.
+	if !rules.On("thoughts") || !strings.HasPrefix(s, "analysis") && !mentionsAny(s, []string{"</", "<|", "[/", "◁", "working_out>"}) {
 		return s
 	}
 	find.steps += len(s)
@@ -84,7 +84,10 @@ const (
 	emptyTag = "the <answer> tag is empty"
 )
 
-// fromBox takes the last complete box of s, and the run of boxes it ends.
+// fromBox returns the content of the last complete box of s, with the text beside it that belongs to the answer, as the
+// first reading. If boxes precede it in a row, all of them as one list are another reading, unless "or" stands between
+// them: then all as alternatives are the only one, and no single one is right. Bounds with "or", x < 1 or x > 3, are
+// one answer, so they are read like other rows.
 func (find *finder) fromBox(s string) extract {
 	b, ok := find.lastBox(s)
 	if !ok {
@@ -95,15 +98,13 @@ func (find *finder) fromBox(s string) extract {
 			return extract{reason: "the last box is not closed"}
 		}
 	}
-	e := extract{from: fromBoxed}
 	if clean(b.content) == "" {
 		return extract{reason: "the last box is empty"}
 	}
-	e.texts = append(e.texts, multiplied(s, b)+find.otherAnswer(s, b))
-	if all, either := find.joinedBoxes(s, b); either && !slices.ContainsFunc(all, func(text string) bool {
-		return strings.ContainsAny(text, "<>=") || strings.Contains(text, `\le`) || strings.Contains(text, `\ge`)
-	}) {
-		e.texts = []string{strings.Join(all, `\text{ or }`)} // two answers, unless the gold has both
+	e := extract{texts: []string{withFactor(s, b) + find.alternative(s, b)}, from: fromBoxed}
+	isRelation := func(text string) bool { return mentionsAny(text, []string{"<", ">", "=", `\le`, `\ge`}) }
+	if all, either := find.joinedBoxes(s, b); either && !slices.ContainsFunc(all, isRelation) {
+		e.texts = []string{strings.Join(all, `\text{ or }`)}
 	} else if all != nil {
 		e.texts = append(e.texts, strings.Join(all, ", "))
 	}
@@ -150,7 +151,7 @@ func (find *finder) unphrased(s string) string {
 // clean is s without white space, math delimiters and emphasis around it.
 func clean(s string) string {
 	for {
-		t := strings.TrimFunc(s, isBlank)
+		t := strings.TrimFunc(s, isBlank) // taking off one mark may uncover another: again until nothing changes
 		for _, mark := range [...]string{"$", `\(`, `\[`, `\,`, `\;`, `\:`, `\!`, `\quad`, `\ `, "~", "**", "__"} {
 			t = strings.TrimPrefix(t, mark)
 		}
@@ -177,11 +178,11 @@ func isBlank(r rune) bool {
 	return unicode.IsSpace(r) || r == 0 || r == 0xfeff || r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064
 }
 
-// goldText returns the text of a gold: the boxes in it, or all of it. Prose without a box
-// is searched like a response. It reports whether there is any text.
-func (find *finder) goldText(gold string) (string, bool) {
+// goldText returns the text of a gold: the boxes in it, what follows ####, or all of it. Long prose without a box is
+// searched like a response. ok says whether there is any text.
+func (find *finder) goldText(gold string) (text string, ok bool) {
 	find.steps += len(gold)
-	text := gold
+	text = gold
 	if b, ok := find.lastBox(gold); ok {
 		// A gold that was cut off in its box still counts.
 		text = b.content

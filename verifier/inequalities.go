@@ -43,11 +43,8 @@ func boundsOf(n *latex.Node) []bound {
 	var out []bound
 	for i, op := range n.Ops {
 		low, high := n.Args[i], n.Args[i+1]
-		switch op {
-		case ">":
-			low, high, op = high, low, "<"
-		case ">=":
-			low, high, op = high, low, "<="
+		if op[0] == '>' {
+			low, high, op = high, low, mirrored(op)
 		}
 		if !low.Op.Scalar() || !high.Op.Scalar() {
 			return nil
@@ -57,27 +54,25 @@ func boundsOf(n *latex.Node) []bound {
 	return out
 }
 
-// inequalities compares chains: each inequality of one must equal one of the other, up to a positive factor.
+// inequalities compares chains: each inequality of one must equal one of the other, up to a positive factor. Other chains
+// are compared as sets of numbers, or else part by part.
 func (c *comparer) inequalities(g, a *latex.Node) bool {
-	x, y := boundsOf(g), boundsOf(a)
-	if x != nil && len(x) == len(y) {
-		used := make([]bool, len(y))
-		matched := 0
+	x, left := boundsOf(g), boundsOf(a) // left are those of a without a partner
+	if x != nil && len(x) == len(left) {
 		for _, b := range x {
-			for j, d := range y {
-				if used[j] || b.op != d.op {
-					continue
+			at := slices.IndexFunc(left, func(d bound) bool {
+				if b.op != d.op {
+					return false
 				}
 				sign, ok := c.algebra.Proportional(b.difference, d.difference)
-				if ok && (sign > 0 || sign < 0 && b.op == "!=") {
-					used[j] = true
-					matched++
-					break
-				}
+				return ok && (sign > 0 || sign < 0 && b.op == "!=")
+			})
+			if at >= 0 {
+				left = slices.Delete(left, at, at+1)
 			}
 		}
-		if matched == len(x) {
-			return c.say(true, "inequalities equal up to a positive factor")
+		if len(left) == 0 {
+			return c.decide(true, "inequalities equal up to a positive factor")
 		}
 	}
 	if verdict, ok := c.regions(g, a); ok {
@@ -86,7 +81,7 @@ func (c *comparer) inequalities(g, a *latex.Node) bool {
 	return c.sameChain(ascending(g), ascending(a))
 }
 
-// relationRegion reads an inequality, or a chain, in one variable.
+// relationRegion reads a relation in one variable, or a chain of them that all hold, or the S of x ∈ S; nil if n is none.
 func (c *comparer) relationRegion(n *latex.Node) *region {
 	if s, ok := membership(n); ok {
 		return c.region(s).about(n.Args[0].String())
@@ -110,8 +105,8 @@ var mirror = strings.NewReplacer("<", ">", ">", "<")
 // mirrored is the relation read from right to left.
 func mirrored(op string) string { return mirror.Replace(op) }
 
-// boundRegion solves left op right for its variable where one side is the
-// variable, its absolute value or linear in it.
+// boundRegion solves left op right for its variable where one side is the variable, an absolute value or linear in it;
+// nil where it cannot.
 func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) *region {
 	if !left.Op.Scalar() || !right.Op.Scalar() {
 		return nil
@@ -127,7 +122,7 @@ func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) *
 			return c.absoluteRegion(left.Args[0], op, right)
 		}
 	}
-	names := algebra.Variables(left, right)
+	names := algebra.Variables(left, right) // on both sides, or in an expression
 	if len(names) != 1 {
 		return nil
 	}
@@ -151,7 +146,7 @@ func isConstant(n *latex.Node) bool {
 	return algebra.Infinite(n) != 0 || len(algebra.Variables(n)) == 0 && !n.Contains(latex.App) && !n.Contains(latex.Index) && !n.Contains(latex.Opaque)
 }
 
-// halfLine is the region x op bound.
+// halfLine is the region of a variable op bound: a half of the line, a point, or the line without it; nil for other ops.
 func halfLine(variable, op string, bound *latex.Node) *region {
 	r := &region{variable: variable}
 	switch op {
@@ -169,7 +164,8 @@ func halfLine(variable, op string, bound *latex.Node) *region {
 	return r
 }
 
-// absoluteRegion solves |inner| op bound for a linear inner.
+// absoluteRegion solves |inner| op bound for a linear inner and a bound that is not negative: |x| < 3 says x < 3 and x > -3,
+// |x| > 3 says x > 3 or x < -3.
 func (c *comparer) absoluteRegion(inner *latex.Node, op string, bound *latex.Node) *region {
 	if sign, ok := c.algebra.Compare(bound, integer(0)); !ok || sign < 0 {
 		return nil

@@ -15,22 +15,21 @@ func isListLike(n *latex.Node) bool { return n.Op == latex.List || n.Op == latex
 // lists compares if one side is a list. A list without brackets is several answers, whose order does not matter
 // but whose number does; against a tuple its order counts. In a set repetitions do not count.
 func (c *comparer) lists(g, a *latex.Node) bool {
-	g, a = excluded(g), excluded(a)
+	g, a = withEachExcluded(g), withEachExcluded(a)
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
 	}
 	if (g.Op == latex.List) != (a.Op == latex.List) {
 		g, a = lettered(g, a), lettered(a, g)
 	}
+	set, other := swapped(a.Op == latex.Set, g, a)
 	switch {
 	case g.Op == latex.List && a.Op == latex.List:
 		return c.twoLists(g, a)
-	case g.Op == latex.Set && a.Op == latex.Set, g.Op == latex.Set && a.Op == latex.List, g.Op == latex.List && a.Op == latex.Set:
+	case isListLike(g) && isListLike(a):
 		return c.twoSets(values(g), values(a))
-	case c.depth == 1 && g.Op == latex.Set && len(g.Args) == 1 && isElement(g.Args[0]) && isElement(a):
-		return c.equal(g.Args[0], a) // {5} and 5: a solution set and its element
-	case c.depth == 1 && a.Op == latex.Set && len(a.Args) == 1 && isElement(a.Args[0]) && isElement(g):
-		return c.equal(g, a.Args[0])
+	case c.depth == 1 && set.Op == latex.Set && len(set.Args) == 1 && isElement(set.Args[0]) && isElement(other):
+		return c.equalGoldFirst(set == g, set.Args[0], other) // {5} and 5: a solution set and its element
 	case g.Op == latex.Bracket || a.Op == latex.Bracket || g.Op == latex.Matrix || a.Op == latex.Matrix:
 		return c.listAndTuple(g, a)
 	case g.Op == latex.Text || a.Op == latex.Text:
@@ -40,7 +39,7 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	case g.Op == latex.List && a.Op.Scalar(), g.Op.Scalar() && a.Op == latex.List:
 		return c.repeated(g, a)
 	}
-	return c.say(false, "a list against one value")
+	return c.decide(false, "a list against one value")
 }
 
 // lettered returns a word such as BC as the list of its letters if list is a list of as many
@@ -56,22 +55,22 @@ func lettered(word, list *latex.Node) *latex.Node {
 	return letters
 }
 
-// unremarked is a list of one statement and remarks about its letters, such as x ∈ R, as
-// the statement alone, if other has no remarks. The remarks of a gold are memberships; an
-// answer may also say that a letter for an integer is above a bound: n >= 1.
+// unremarked takes the remarks, such as x ∈ R, out of a list of one statement and remarks about its letters, if other is
+// no list. The remarks of a gold are memberships; an answer may also say that a letter for an integer is above a bound:
+// n >= 1. Any other n is returned unchanged.
 func (c *comparer) unremarked(n, other *latex.Node, isGold bool) *latex.Node {
 	if n.Op != latex.List || other.Op == latex.List {
 		return n
 	}
 	var statement *latex.Node
-	var remarks []*latex.Node
+	var letters []*latex.Node // of the remarks
 	for _, arg := range n.Args {
 		aboutLetter := arg.Op == latex.Rel && len(arg.Ops) == 1 && arg.Args[0].Op == latex.Sym
-		member := aboutLetter && arg.Ops[0] == "in" && arg.Args[1].Op == latex.Named
-		above := aboutLetter && (arg.Ops[0] == ">=" || arg.Ops[0] == ">") && strings.Contains("klmnpq", arg.Args[0].Name)
-		if member || above && !isGold {
-			remarks = append(remarks, arg.Args[0])
-		} else if statement != nil {
+		isMembership := aboutLetter && arg.Ops[0] == "in" && arg.Args[1].Op == latex.Named
+		isBound := aboutLetter && (arg.Ops[0] == ">=" || arg.Ops[0] == ">") && strings.Contains("klmnpq", arg.Args[0].Name)
+		if isMembership || isBound && !isGold {
+			letters = append(letters, arg.Args[0])
+		} else if statement != nil { // two statements
 			return n
 		} else {
 			statement = arg
@@ -80,7 +79,7 @@ func (c *comparer) unremarked(n, other *latex.Node, isGold bool) *latex.Node {
 	aboutOther := func(name *latex.Node) bool {
 		return !mentions(valueOf(statement), name) && !isAssigned(statement, name)
 	}
-	if statement == nil || slices.ContainsFunc(remarks, aboutOther) {
+	if statement == nil || slices.ContainsFunc(letters, aboutOther) {
 		return n
 	}
 	return statement
@@ -92,9 +91,9 @@ func isAssigned(statement, name *latex.Node) bool {
 	return ok && as.name.Op == latex.Sym && as.name.Name == name.Name
 }
 
-// excluded writes x != 0, 1 as x != 0 and x != 1; it returns anything else unchanged.
-func excluded(n *latex.Node) *latex.Node {
-	if n.Op != latex.List || n.Args[0].Op != latex.Rel || !single(n.Args[0], "!=") || !isName(n.Args[0].Args[0]) {
+// withEachExcluded writes x != 0, 1 as x != 0 and x != 1; it returns anything else unchanged.
+func withEachExcluded(n *latex.Node) *latex.Node {
+	if n.Op != latex.List || n.Args[0].Op != latex.Rel || !onlyRelation(n.Args[0], "!=") || !isName(n.Args[0].Args[0]) {
 		return n
 	}
 	out := &latex.Node{Op: latex.List, Name: "and", Args: []*latex.Node{n.Args[0]}}
@@ -112,27 +111,29 @@ func isElement(n *latex.Node) bool {
 	return n.Op.Scalar() || n.Op == latex.Text || n.Op == latex.Matrix || n.Op == latex.Ratio || n.Op == latex.Bracket && (n.Name == "()" || n.Name == "<>")
 }
 
-// repeated compares a list with one value, which every element must have.
+// repeated compares a list with one value, which every element must have, or their sum where "and" means that: 5 hours
+// and 30 minutes, 11 and 5/6.
 func (c *comparer) repeated(g, a *latex.Node) bool {
 	list, one := swapped(a.Op == latex.List, g, a)
+	listIsGold := list == g
+	sum := &latex.Node{Op: latex.Add, Args: list.Args}
 	if list.Name == "and" && list.Contains(latex.Unit) && one.Contains(latex.Unit) {
-		// 5 hours and 30 minutes is one duration.
-		if q, ok := c.splitSum(&latex.Node{Op: latex.Add, Args: list.Args}); ok {
+		if q, ok := c.splitSum(sum); ok {
 			total := product(append([]*latex.Node{q.value}, unitNodes(q.units)...)...)
-			return c.pair(list == g, total, one)
+			return c.equalGoldFirst(listIsGold, total, one)
 		}
 	}
-	whole, part := list.Args[0], list.Args[1]
+	whole, part := list.Args[0], list.Args[1] // a list has two elements or more
 	isMixed := whole.Is(latex.Num) && whole.Rat.IsInt() && part.Is(latex.Div) && isProper(part)
 	if list.Name == "and" && len(list.Args) == 2 && isMixed {
-		return c.pair(list == g, &latex.Node{Op: latex.Add, Args: list.Args}, one) // 11 and 5/6
+		return c.equalGoldFirst(listIsGold, sum, one)
 	}
 	for _, x := range values(list) {
-		if !c.pair(list == g, x, one) {
-			return c.say(false, "a list against one value")
+		if !c.equalGoldFirst(listIsGold, x, one) {
+			return c.decide(false, "a list against one value")
 		}
 	}
-	return c.say(true, "one value said several times")
+	return c.decide(true, "one value said several times")
 }
 
 // isProper reports whether a quotient is one of two whole numbers below 1.
@@ -141,7 +142,8 @@ func isProper(n *latex.Node) bool {
 	return p != nil && q != nil && p.Sign() > 0 && p.Cmp(q) < 0
 }
 
-// values returns the elements of a list or set; if all are assignments to one name, the assigned values.
+// values returns the elements of a list or set; if all are assignments to one name, or to one with different subscripts
+// (x_1 = 2, x_2 = 3), the assigned values.
 func values(n *latex.Node) []*latex.Node {
 	out := make([]*latex.Node, len(n.Args))
 	first := ""
@@ -150,31 +152,31 @@ func values(n *latex.Node) []*latex.Node {
 		if !ok {
 			return n.Args
 		}
-		name := as.name.String()
-		if i == 0 {
-			first = name
-		} else if baseName(name) != baseName(first) {
+		name := baseName(as.name.String())
+		if i > 0 && name != first {
 			return n.Args
 		}
-		out[i] = as.value
+		first, out[i] = name, as.value
 	}
 	return out
 }
 
-// twoLists compares two lists without brackets. A list of numbers means all of them, with
-// "or" or "and" between them, but "Alice or Bob" is not "Alice and Bob".
+// twoLists compares two lists without brackets. A list of numbers means all of them, with "or" or "and" between them, but
+// "Alice or Bob" is not "Alice and Bob", nor is "x = 1 or y = 2" both of these. Values with names are compared by name,
+// or in the order of the names if one side has none; others in any order.
 func (c *comparer) twoLists(g, a *latex.Node) bool {
-	named := func(n *latex.Node) bool { return n.Op != latex.Text && !isOption(n) }
-	if g.Name != a.Name && g.Name != "," && a.Name != "," && !slices.ContainsFunc(g.Args, named) {
-		return c.say(false, "alternatives against all of them")
+	isWordOrOption := func(n *latex.Node) bool { return n.Op == latex.Text || isOption(n) }
+	otherJoint := g.Name != a.Name && g.Name != "," && a.Name != "," // "and" against "or"; a comma may be either
+	if otherJoint && g.Every(isWordOrOption) {
+		return c.decide(false, "alternatives against all of them")
 	}
-	if either := g.Name == "or"; either != (a.Name == "or") && (namedDistinctly(g) || g.Name != "," && a.Name != "," &&
-		slices.ContainsFunc(g.Args, isInequality)) {
-		return c.say(false, "alternatives against all of them")
+	isOr, otherIsOr := g.Name == "or", a.Name == "or"
+	if isOr != otherIsOr && (namedDistinctly(g) || otherJoint && slices.ContainsFunc(g.Args, isInequality)) {
+		return c.decide(false, "alternatives against all of them")
 	}
 	if x, ok := assignmentOf(g.Args[0]); ok {
 		if y, ok := assignmentOf(a.Args[0]); ok && !namedDistinctly(g) && otherQuantity(x.name, y.name) {
-			return c.say(false, "different things named")
+			return c.decide(false, "different things named")
 		}
 	}
 	if verdict, ok := c.ranging(g, a); ok {
@@ -182,12 +184,13 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	}
 	namedG, namedA := namedDistinctly(g), namedDistinctly(a)
 	switch {
-	case namedG && namedA && sameNames(g, a):
-		return c.byName(g, a)
 	case namedG && namedA:
+		if verdict, ok := c.byName(g, a); ok {
+			return verdict
+		}
 		return c.inOrder(g.Args, a.Args, "named values in order")
 	case (namedG || namedA) && g.Every(isAssignment) && a.Every(isAssignment):
-		return c.say(false, "one name with several values against several names")
+		return c.decide(false, "one name with several values against several names")
 	case namedG && !anyNamed(a) || namedA && !anyNamed(g):
 		return c.inOrder(valuesOf(byAlphabet(g.Args)), valuesOf(byAlphabet(a.Args)), "named values and a list in order")
 	case len(g.Args) == len(a.Args):
@@ -204,7 +207,7 @@ func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
 		return false, false
 	}
 	if k.Name != n.Name && mentions(restA, k) {
-		return c.say(false, "statements over different variables"), true
+		return c.decide(false, "statements over different variables"), true
 	}
 	restA = restA.Replaced(latex.Sym, n.Name, k)
 	return c.equal(restG, restA) || setG.Name == "Z" && c.sameProgression(valueOf(restG), valueOf(restA), k), true
@@ -227,8 +230,8 @@ func ranged(n *latex.Node) (rest, set, variable *latex.Node) {
 	return list, set, variable
 }
 
-// unranged compares a statement about all integers k with one that omits "k ∈ Z", as is
-// common: x = 2n\pi has one letter in k's place.
+// unranged compares a statement about all integers k with one that omits "k ∈ Z", as is common: x = 2n\pi has one letter
+// in k's place, which is replaced by k. ok is false if g and a are no such statements.
 func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
 	list, other := swapped(a.Op == latex.List, g, a)
 	if list.Op != latex.List || other.Op == latex.List || len(list.Args) != 2 {
@@ -238,10 +241,10 @@ func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
 	if set == nil || set.Name != "Z" {
 		return false, false
 	}
-	letter := ""
+	letter := "" // of other, in k's place
 	for _, name := range algebra.Variables(valueOf(other)) {
 		if name != k.Name && mentions(valueOf(rest), &latex.Node{Op: latex.Sym, Name: name}) {
-			continue
+			continue // both have it
 		}
 		if letter != "" || !strings.Contains("klmnpqj", name) {
 			return false, false
@@ -252,7 +255,7 @@ func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
 		return false, false
 	}
 	other = other.Replaced(latex.Sym, letter, k)
-	return c.pair(list == g, rest, other) || c.sameProgression(valueOf(rest), valueOf(other), k), true
+	return c.equalGoldFirst(list == g, rest, other) || c.sameProgression(valueOf(rest), valueOf(other), k), true
 }
 
 // mostShifted is how many steps the beginnings of two progressions may be apart.
@@ -272,7 +275,7 @@ func (c *comparer) sameProgression(g, a, k *latex.Node) bool {
 	sum := func(x, y *latex.Node) *latex.Node {
 		return &latex.Node{Op: latex.Add, Args: []*latex.Node{x, y}}
 	}
-	linear := func(n *latex.Node) (first, step *latex.Node, ok bool) {
+	linear := func(n *latex.Node) (first, step *latex.Node, ok bool) { // n is first + step k
 		first = n.Replaced(latex.Sym, k.Name, integer(0))
 		step = algebra.Difference(n.Replaced(latex.Sym, k.Name, integer(1)), first)
 		return first, step, same(n, sum(first, product(step, k))) && !same(step, integer(0))
@@ -284,23 +287,28 @@ func (c *comparer) sameProgression(g, a, k *latex.Node) bool {
 	}
 	for shift := int64(-mostShifted); shift <= mostShifted; shift++ {
 		if same(x, sum(y, product(integer(shift), stepX))) {
-			return c.say(true, "the same progression")
+			return c.decide(true, "the same progression")
 		}
 	}
 	return false
 }
 
-// byName compares two lists of assignments to the same names.
-func (c *comparer) byName(g, a *latex.Node) bool {
-	for _, x := range g.Args {
-		as, _ := assignmentOf(x)
-		for _, y := range a.Args {
-			if other, _ := assignmentOf(y); other.name.String() == as.name.String() && !c.equal(as.value, other.value) {
-				return false
-			}
-		}
+// byName compares two lists of assignments, each to different names; ok is false if the names of both are not the same.
+func (c *comparer) byName(g, a *latex.Node) (verdict, ok bool) {
+	answers := map[string]*latex.Node{}
+	for _, y := range a.Args {
+		as, _ := assignmentOf(y)
+		answers[as.name.String()] = as.value
 	}
-	return c.say(true, "the same value for every name")
+	var x, y []*latex.Node
+	for _, arg := range g.Args {
+		as, _ := assignmentOf(arg)
+		x, y = append(x, as.value), append(y, answers[as.name.String()])
+	}
+	if len(x) != len(answers) || slices.Contains(y, nil) {
+		return false, false
+	}
+	return c.inOrder(x, y, "the same value for every name"), true
 }
 
 // namedDistinctly reports whether every element of a list gives a value to a
@@ -342,30 +350,17 @@ func valuesOf(elements []*latex.Node) []*latex.Node {
 	return (&latex.Node{Args: elements}).Mapped(valueOf).Args
 }
 
-// sameNames reports whether two lists of assignments have the same names.
-func sameNames(g, a *latex.Node) bool {
-	names := func(list *latex.Node) (names []string) {
-		for _, arg := range list.Args {
-			as, _ := assignmentOf(arg)
-			names = append(names, as.name.String())
-		}
-		slices.Sort(names)
-		return names
-	}
-	return slices.Equal(names(g), names(a))
-}
-
 // inOrder compares two sequences element by element.
 func (c *comparer) inOrder(g, a []*latex.Node, rule string) bool {
 	if len(g) != len(a) {
-		return c.say(false, rule+": different lengths")
+		return c.decide(false, rule+": different lengths")
 	}
 	for i := range g {
 		if !c.equal(g[i], a[i]) {
 			return false
 		}
 	}
-	return c.say(true, rule)
+	return c.decide(true, rule)
 }
 
 // match reports whether the elements of two sequences of equal length can be paired so that each pair is equal.
@@ -385,10 +380,10 @@ func (c *comparer) match(g, a []*latex.Node, rule string) bool {
 			}
 		}
 		if !found {
-			return c.say(false, "an element of the gold's list is not in the answer's")
+			return c.decide(false, "an element of the gold's list is not in the answer's")
 		}
 	}
-	return c.say(true, rule)
+	return c.decide(true, rule)
 }
 
 // twoSets compares collections in which neither order nor repetition counts.
@@ -406,19 +401,19 @@ func (c *comparer) twoSets(g, a []*latex.Node) bool {
 	}
 	for _, x := range g {
 		if !in(x, a) {
-			return c.say(false, "an element of the gold's set is not in the answer's")
+			return c.decide(false, "an element of the gold's set is not in the answer's")
 		}
 	}
 	for _, x := range a {
 		if !in(x, g) {
-			return c.say(false, "an element of the answer's set is not in the gold's")
+			return c.decide(false, "an element of the answer's set is not in the gold's")
 		}
 	}
-	return c.say(true, "the same set")
+	return c.decide(true, "the same set")
 }
 
-// byAlphabet sorts values by their names, if these are consecutive letters of the
-// alphabet: y = 2, x = 1 is (1,2). Otherwise it changes nothing.
+// byAlphabet sorts assignments by their names, if these are letters close together in the alphabet: y = 2, x = 1 is
+// (1,2). It returns other values in their order.
 func byAlphabet(values []*latex.Node) []*latex.Node {
 	names := ""
 	for _, n := range values {
@@ -443,13 +438,13 @@ func byAlphabet(values []*latex.Node) []*latex.Node {
 func (c *comparer) listAndTuple(g, a *latex.Node) bool {
 	for _, n := range [...]*latex.Node{g, a} {
 		if n.Op == latex.List && (n.Name == "or" || anyNamed(n) && !namedDistinctly(n)) {
-			return c.say(false, "alternatives against a tuple")
+			return c.decide(false, "alternatives against a tuple")
 		}
 	}
 	x, okX := sequence(g)
 	y, okY := sequence(a)
 	if !okX || !okY {
-		return c.say(false, "a list against something else")
+		return c.decide(false, "a list against something else")
 	}
 	return c.inOrder(valuesOf(byAlphabet(x)), valuesOf(byAlphabet(y)), "a tuple without its brackets")
 }
@@ -472,22 +467,14 @@ func sequence(n *latex.Node) ([]*latex.Node, bool) {
 
 // brackets compares tuples, intervals and vectors.
 func (c *comparer) brackets(g, a *latex.Node) bool {
-	if g.Op == latex.Bracket && a.Op == latex.Bracket {
-		alike := g.Name == a.Name
-		if !alike {
-			_, okG := sequence(g)
-			_, okA := sequence(a)
-			alike = okG && okA
-		}
-		if !alike {
-			return c.say(false, "different brackets")
-		}
-		return c.inOrder(g.Args, a.Args, "equal components")
-	}
 	x, okX := sequence(g)
 	y, okY := sequence(a)
-	if okX && okY {
+	areBrackets := g.Op == latex.Bracket && a.Op == latex.Bracket
+	switch {
+	case okX && okY, areBrackets && g.Name == a.Name:
 		return c.inOrder(x, y, "equal components")
+	case areBrackets:
+		return c.decide(false, "different brackets")
 	}
-	return c.say(false, "a tuple or interval against something else")
+	return c.decide(false, "a tuple or interval against something else")
 }

@@ -19,7 +19,8 @@ func isLogic(n *latex.Node) bool {
 		n.Every(func(arg *latex.Node) bool { return isProposition(arg, nil) })
 }
 
-// isProposition reports whether n is made of letters by connectives; it adds them to names.
+// isProposition reports whether n is made of letters by connectives or operations of sets; unless names is nil, it adds
+// the letters to it, a negated one (\bar p, p') without its mark.
 func isProposition(n *latex.Node, names map[string]bool) bool {
 	switch n.Op {
 	case latex.Sym:
@@ -35,8 +36,8 @@ func isProposition(n *latex.Node, names map[string]bool) bool {
 	return false
 }
 
-// sameTruth compares two propositions for all truth values of their letters; ok is false if
-// one of them is none.
+// sameTruth compares two propositions for all truth values of their letters; ok is false if one of them is none, or has
+// too many letters.
 func (c *comparer) sameTruth(g, a *latex.Node) (same, ok bool) {
 	names := map[string]bool{}
 	if !isProposition(g, names) || !isProposition(a, names) || len(names) > mostPropositions {
@@ -55,14 +56,14 @@ func (c *comparer) sameTruth(g, a *latex.Node) (same, ok bool) {
 	return true, true
 }
 
-// truth is the value of a proposition.
+// truth is the value of a proposition, names being the values of its letters. An operation of sets is that of membership.
 func truth(n *latex.Node, names map[string]bool) bool {
 	at := func(i int) bool { return truth(n.Args[i], names) }
 	operation := n.Name
 	switch n.Op {
 	case latex.Sym:
 		name := strings.TrimRight(strings.TrimPrefix(n.Name, "bar "), "'")
-		return names[name] != (name != n.Name)
+		return names[name] != (name != n.Name) // a mark negates
 	case latex.Pow, latex.Opaque:
 		operation = "not"
 	case latex.Union:
@@ -81,7 +82,7 @@ func truth(n *latex.Node, names map[string]bool) bool {
 	case "iff":
 		return value == at(1)
 	}
-	for i := range n.Args {
+	for i := range n.Args { // one false decides "and", one true "or"
 		if at(i) != (operation == "and") {
 			return operation == "or"
 		}

@@ -7,16 +7,17 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// matrices compares where a matrix is involved: a row or column is a vector, I is the identity.
+// matrices compares where a matrix is involved: a row or column is a vector, I is the identity. Products with numbers and
+// matrices are computed; what cannot be is compared entry by entry, as it is written.
 func (c *comparer) matrices(g, a *latex.Node) bool {
-	x, y := c.computed(g), c.computed(a)
+	x, y := c.computed(g), c.computed(a) // nil: cannot be computed, or, with c.limited set, is too large
 	if x.Is(latex.Matrix) && y != nil && !y.Contains(latex.Matrix) {
 		y = c.asMatrix(y, x)
 	} else if y.Is(latex.Matrix) && x != nil && !x.Contains(latex.Matrix) {
 		x = c.asMatrix(x, y)
 	}
 	if c.limited {
-		return c.say(false, "matrices too large to compute with")
+		return c.decide(false, "matrices too large to compute with")
 	}
 	if x == nil || y == nil {
 		return c.elementwise(g, a, "matrices")
@@ -24,20 +25,20 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 	switch {
 	case x.Op == latex.Matrix && y.Op == latex.Matrix:
 		if x.Cols != y.Cols || len(x.Args) != len(y.Args) {
-			return c.say(false, "matrices of different shapes")
+			return c.decide(false, "matrices of different shapes")
 		}
 		return c.inOrder(x.Args, y.Args, "matrices with equal entries")
 	case x.Op == latex.Matrix || y.Op == latex.Matrix:
 		if x.Op == latex.List || y.Op == latex.List || x.Op == latex.Bracket || y.Op == latex.Bracket {
 			return c.listAndTuple(x, y)
 		}
-		return c.say(false, "a matrix against something else")
+		return c.decide(false, "a matrix against something else")
 	}
 	return c.scalars(x, y)
 }
 
-// asMatrix reads I in n as the identity of m's shape and [[1,2],[3,4]] as a matrix; it
-// returns anything else unchanged.
+// asMatrix reads I in n as the identity of m's shape, and [[1,2],[3,4]] as a matrix of m's shape; it returns anything else
+// unchanged.
 func (c *comparer) asMatrix(n, m *latex.Node) *latex.Node {
 	if one := identity(m); one != nil && mentions(n, &latex.Node{Op: latex.Sym, Name: "I"}) {
 		if product := c.computed(n.Replaced(latex.Sym, "I", one)); product != nil {
@@ -72,8 +73,8 @@ func identity(m *latex.Node) *latex.Node {
 	return out
 }
 
-// computed is n with a factor multiplied into its matrix: a matrix, or an expression without
-// one; nil for other operations, which are compared as written.
+// computed is n with the factors of its matrices multiplied out: a matrix, or n itself if it has none; nil for other
+// operations and determinants, which are compared as written, and for a matrix that is too large, where it sets c.limited.
 func (c *comparer) computed(n *latex.Node) *latex.Node {
 	if n == nil || !n.Contains(latex.Matrix) || n.Op == latex.Bracket || n.Op == latex.List {
 		return n

@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"onering/verifier/internal/latex"
 	"onering/verifier/internal/rules"
 	"regexp"
 	"strings"
@@ -28,7 +29,9 @@ func (find *finder) afterPhrase(s string) int {
 	return end + len(s[end:]) - len(strings.TrimLeft(s[end:], ":：*—– \n\"”_="))
 }
 
-// fromText finds the answer in running text.
+// fromText finds the answer in running text: a box that ends it, a frame that a prompt asked for, what follows "the answer
+// is", the whole text if it is nothing but the answer, else the last bold text, formula or number, or what the last
+// sentence says of something.
 func (find *finder) fromText(s string) extract {
 	find.steps += len(s)
 	if len(s) > tail {
@@ -46,7 +49,7 @@ func (find *finder) fromText(s string) extract {
 	}
 	if m := framed.FindAllStringSubmatch(s, -1); len(m) > 0 && rules.On("frames") {
 		last := m[len(m)-1]
-		return extract{texts: []string{last[1] + last[2]}, from: fromTagged}
+		return extract{texts: []string{last[1] + last[2]}, from: fromTagged} // one of these is empty
 	}
 	if at := find.afterPhrase(s); at >= 0 && at < len(s) {
 		if e := find.fromSentence(find.sentence(s[at:])); len(e.texts) > 0 {
@@ -57,7 +60,8 @@ func (find *finder) fromText(s string) extract {
 		return extract{texts: []string{m[1]}, from: fromBoxed}
 	}
 	if find.looksWhole(s) {
-		return extract{texts: []string{whole}, from: formulaOrProse(strings.ContainsAny(whole, `\$`) && strings.Trim(whole, "$0123456789.,- ") != ""), whole: true}
+		isFormula := strings.ContainsAny(whole, `\$`) && strings.Trim(whole, "$0123456789.,- ") != "" // but not $5
+		return extract{texts: []string{whole}, from: formulaOrProse(isFormula), whole: true}
 	}
 	for _, search := range [...]func(string) extract{find.emphasised, find.lastExpression} {
 		if e := search(s); len(e.texts) > 0 {
@@ -87,7 +91,7 @@ var (
 	optionFirst  = regexp.MustCompile(`^(?:[a-z]+ ){0,3}\(?([A-J])\)?[,.;:。，、]\s+(\D+)$`)
 )
 
-// emphasised returns the last bold text of the last line.
+// emphasised returns the last bold text of the last line, unless it is a label, **Answer:**, or a formula follows it.
 func (find *finder) emphasised(s string) extract {
 	s = strings.TrimRight(s, " \n")
 	line := s[strings.LastIndexByte(s, '\n')+1:]
@@ -97,14 +101,15 @@ func (find *finder) emphasised(s string) extract {
 		return extract{}
 	}
 	at := all[len(all)-1]
-	text := line[at[2]:at[3]]
+	text := line[at[2]:at[3]] // without the marks
 	if strings.HasSuffix(text, ":") || len(find.segments(line[at[1]:])) > 0 {
 		return extract{}
 	}
 	return extract{texts: []string{strings.TrimSuffix(text, ".")}, from: formulaOrProse(strings.ContainsAny(text, `\$`))}
 }
 
-// looksWhole reports whether a short response is nothing but its answer.
+// looksWhole reports whether a short response is nothing but its answer: formulas, a number or letters without words, or
+// two words, three behind a command.
 func (find *finder) looksWhole(s string) bool {
 	if len(s) > 200 || strings.Contains(s, "\n\n") || bold.MatchString(s) && bold.FindString(s) != strings.Trim(s, " .\n") {
 		return false
@@ -138,7 +143,7 @@ var (
 	// wordish matches a command, or a run of letters.
 	wordish = regexp.MustCompile(`\\[A-Za-z]+|[A-Za-z]+|[` + foreign + `]+`)
 	// notWords are long words that belong to a formula.
-	notWords = setOf("and pct percent percentage")
+	notWords = latex.SetOf("and pct percent percentage")
 	// unspaced matches what stands between blanks and letters of other scripts.
 	unspaced = regexp.MustCompile(`[^\s` + foreign + `]+`)
 )
@@ -155,14 +160,14 @@ func (find *finder) wordsIn(s string) (count int) {
 	return count
 }
 
-// sentence is s up to the end of its first sentence.
+// sentence is s up to the end of its first sentence: a full stop or the end of a line that is not blank, outside formulas.
 func (find *finder) sentence(s string) string {
 	find.steps += len(s)
 	inMath := false
 	blank := 0 // s[:blank] is white space
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
-		case '\\':
+		case '\\': // \( \) \[ \], or a character that an escape hides from the other cases
 			if i++; i < len(s) && strings.IndexByte("()[]", s[i]) >= 0 {
 				inMath = s[i] == '(' || s[i] == '['
 			}
@@ -198,8 +203,9 @@ func fullStop(s string, i int) bool {
 	return i == 0 || s[i-1]|0x20 != 'a' && s[i-1]|0x20 != 'p' || !strings.HasPrefix(strings.TrimSpace(s[i+1:]), "m.")
 }
 
-// fromSentence returns the answer in the sentence after "the answer is": the whole
-// sentence if it is short, else its last expression.
+// fromSentence returns the answer in the sentence after "the answer is": the formulas at its beginning, the sentence if
+// it is short, else its last expression, or as words all of it. What the answer is not, and the words around the letter
+// of an option, are left out.
 func (find *finder) fromSentence(s string) extract {
 	find.steps += len(s)
 	s = strings.TrimRight(strings.Trim(strings.TrimSpace(s), `"*_`), `\"`)
@@ -213,23 +219,24 @@ func (find *finder) fromSentence(s string) extract {
 	if clean(s) == "" {
 		return extract{}
 	}
-	if m := optionFirst.FindStringSubmatch(s); m != nil && find.wordsIn(m[2]) > 0 {
+	if m := optionFirst.FindStringSubmatch(s); m != nil && find.wordsIn(m[2]) > 0 { // B, because it is even
 		s = m[1]
 	}
-	s = beforeOption.ReplaceAllString(s, "$1")
-	if segs := find.segments(s); len(segs) > 0 {
-		if segs[0][0] > 1 {
+	s = beforeOption.ReplaceAllString(s, "$1") // option (B)
+	if formulas := find.segments(s); len(formulas) > 0 {
+		if formulas[0][0] > 1 { // words stand before the first
 			return find.lastExpression(s)
 		}
-		end := segs[0][1] // formulas from the beginning: as many as belong together
-		for _, g := range segs[1:] {
-			if find.wordsIn(s[end:g[0]]) > 0 {
+		end := formulas[0][1] // of those that belong together, with no word between them
+		for _, f := range formulas[1:] {
+			if find.wordsIn(s[end:f[0]]) > 0 {
 				break
 			}
-			end = g[1]
+			end = f[1]
 		}
-		return extract{texts: []string{withSuffix(s, 0, end)}, from: fromFormula}
+		return extract{texts: []string{withPercent(s, 0, end)}, from: fromFormula}
 	}
+	// In a sentence of another script with a number, the number is the answer.
 	if find.wordsIn(s) <= 3 && len(s) < 120 && !(strings.ContainsFunc(s, isForeign) && strings.ContainsAny(s, "0123456789")) {
 		return extract{texts: []string{strings.TrimSuffix(s, ".")}, from: formulaOrProse(strings.Contains(s, `\`))}
 	}
@@ -256,8 +263,8 @@ func (find *finder) segments(s string) (out [][]int) {
 	return out
 }
 
-// withSuffix is s[start:end] and a per cent sign or word right after it.
-func withSuffix(s string, start, end int) string {
+// withPercent is s[start:end] and a per cent sign or word right after it.
+func withPercent(s string, start, end int) string {
 	rest := strings.TrimLeft(s[end:], " ~")
 	for _, mark := range [...]string{`\%`, "%", "percent", "pct"} {
 		if strings.HasPrefix(rest, mark) && !strings.Contains(s[start:end], "%") {
@@ -267,24 +274,26 @@ func withSuffix(s string, start, end int) string {
 	return s[start:end]
 }
 
-// lastExpression returns the last formula or number of s, whichever is later.
+// lastExpression returns the last formula, matrix or number of s, whichever is latest; without one, the letter that is all
+// of s. Formulas that a comma or an "and" joins with the last one belong to it: $12$ and $13$.
 func (find *finder) lastExpression(s string) extract {
 	find.steps += len(s)
 	start, end, from := -1, 0, fromFormula
-	if segs := find.segments(s); len(segs) > 0 {
-		last := len(segs) - 1
-		for name := "x"; last > 0; last-- { // a name alone is no answer
-			if name = clean(s[segs[last][0]:segs[last][1]]); len(name) > 1 || name != "" && !isLetter(name[0]) {
+	if formulas := find.segments(s); len(formulas) > 0 {
+		last := len(formulas) - 1
+		for ; last > 0; last-- { // a name alone is no answer, unless there is no other formula
+			if text := clean(s[formulas[last][0]:formulas[last][1]]); len(text) > 1 || text != "" && !isLetter(text[0]) {
 				break
 			}
 		}
-		start, end = segs[last][0], segs[last][1]
-		for i := last - 1; i >= 0; i-- { // $12$ and $13$
-			gap := s[segs[i][1]:start]
+		start, end = formulas[last][0], formulas[last][1]
+		for i := last - 1; i >= 0; i-- {
+			gap := s[formulas[i][1]:start]
+			// wordsIn does not count "and"; formulas with nothing between them are two statements.
 			if len(gap) > 12 || find.wordsIn(gap) > 0 || strings.ContainsAny(gap, ".\n=:;") || strings.TrimSpace(gap) == "" {
 				break
 			}
-			start = segs[i][0]
+			start = formulas[i][0]
 		}
 	}
 	if m := matrix.FindAllStringIndex(s, -1); m != nil && m[len(m)-1][1] > end {
@@ -296,8 +305,8 @@ func (find *finder) lastExpression(s string) extract {
 	}
 	switch t := strings.TrimSpace(s); {
 	case start >= 0:
-		return extract{texts: []string{withSuffix(s, start, end)}, from: from}
-	case len(t) == 1 || len(t) == 2 && t[1] == '.':
+		return extract{texts: []string{withPercent(s, start, end)}, from: from}
+	case len(t) == 1 || len(t) == 2 && t[1] == '.': // the letter of an option, B or B.
 		return extract{texts: []string{t[:1]}, from: fromProse}
 	}
 	return extract{}
@@ -311,8 +320,8 @@ func formulaOrProse(formula bool) string {
 	return fromProse
 }
 
-// lastNumber returns the extent of the last number in running text with the words beside it
-// that belong to its formula; end is 0 if there is none.
+// lastNumber returns the extent of the last number in running text with the words beside it that may be of its formula,
+// x + 5 or 5 and 6, without the punctuation around it; end is 0 if there is none.
 func (find *finder) lastNumber(s string) (start, end int) {
 	words := unspaced.FindAllStringIndex(s, -1)
 	text := func(i int) string { return s[words[i][0]:words[i][1]] }
@@ -339,7 +348,7 @@ func (find *finder) lastNumber(s string) (start, end int) {
 	if i := strings.LastIndex(s[start:end], ">>"); i >= 0 { // a calculator's annotation
 		start += i + 2
 	}
-	if i := strings.Index(s[start:end], "</"); i > 0 {
+	if i := strings.Index(s[start:end], "</"); i > 0 { // a tag
 		end = start + i
 	}
 	start += len(s[start:end]) - len(strings.TrimLeft(s[start:end], ":：，,*\"'_"))
@@ -347,7 +356,7 @@ func (find *finder) lastNumber(s string) (start, end int) {
 }
 
 // little are short words that are not part of a formula.
-var little = setOf("is of to in by at we so be or as an a i it on if he my us do no go up and am pm es la le de el un il er en et se si")
+var little = latex.SetOf("is of to in by at we so be or as an a i it on if he my us do no go up and am pm es la le de el un il er en et se si")
 
 // mathematical reports whether a piece of running text between spaces may be part of a formula.
 func (find *finder) mathematical(w string) bool {

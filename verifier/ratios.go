@@ -7,24 +7,24 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// ratios compares ratios a:b:c and times of day. 9:15 may be either: against
-// another time it is a time, else a ratio.
+// ratios compares ratios a:b:c and times of day. 9:15 may be either: against another time it is a time, else a ratio. A
+// time that can only be one may be said as an hour, 5 p.m. as 5; a ratio of two may be said as a quotient.
 func (c *comparer) ratios(g, a *latex.Node) bool {
 	if g.Op == latex.Clock && a.Op == latex.Clock {
-		return c.say(sameTime(g, a), "times of day")
+		return c.decide(sameTime(g, a), "times of day")
 	}
 	for _, n := range [...][2]*latex.Node{{g, a}, {a, g}} { // 5 p.m. and 5
 		clock, hours := n[0], n[1]
 		isClock := clock.Op == latex.Clock && (clock.Name != "" || len(clock.Args) == 0)
 		if isClock && hours.Op == latex.Num && hours.Rat.IsInt() && hours.Rat.Sign() > 0 {
-			hour := &latex.Node{Op: latex.Clock, Rat: new(big.Rat).Mul(hours.Rat, big.NewRat(60, 1))}
-			return c.say(sameTime(clock, hour), "times of day") && c.relax(unitOmitted)
+			hour := &latex.Node{Op: latex.Clock, Rat: new(big.Rat).Mul(hours.Rat, big.NewRat(60, 1))} // in minutes
+			return c.decide(sameTime(clock, hour), "times of day") && c.relax(unitOmitted)
 		}
 	}
 	g, a = asRatio(g), asRatio(a)
 	switch {
 	case g == nil || a == nil:
-		return c.say(false, "a time of day against something else")
+		return c.decide(false, "a time of day against something else")
 	case g.Op == latex.Ratio && a.Op == latex.Ratio:
 		return c.twoRatios(g, a)
 	case g.Op == latex.Ratio && len(g.Args) == 2 && a.Op.Scalar():
@@ -34,7 +34,7 @@ func (c *comparer) ratios(g, a *latex.Node) bool {
 	case g.Op == latex.Text || a.Op == latex.Text:
 		return c.texts(g, a)
 	}
-	return c.say(false, "a ratio against something else")
+	return c.decide(false, "a ratio against something else")
 }
 
 // asRatio returns a clock time as a ratio, nil if it cannot be one; it returns anything else unchanged.
@@ -65,7 +65,7 @@ func sameTime(g, a *latex.Node) bool {
 // twoRatios compares ratios of two or more terms up to a common factor.
 func (c *comparer) twoRatios(g, a *latex.Node) bool {
 	if len(g.Args) != len(a.Args) {
-		return c.say(false, "ratios of different lengths")
+		return c.decide(false, "ratios of different lengths")
 	}
 	unfit := func(arg *latex.Node) bool { return !arg.Op.Scalar() || isZero(c, arg) }
 	if slices.ContainsFunc(g.Args, unfit) || slices.ContainsFunc(a.Args, unfit) {
@@ -73,8 +73,8 @@ func (c *comparer) twoRatios(g, a *latex.Node) bool {
 	}
 	for i := 1; i < len(g.Args); i++ {
 		if !c.expressions(product(g.Args[i], a.Args[0]), product(a.Args[i], g.Args[0])) {
-			return c.say(false, "different ratios")
+			return c.decide(false, "different ratios")
 		}
 	}
-	return c.say(true, "equal ratios")
+	return c.decide(true, "equal ratios")
 }

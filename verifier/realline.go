@@ -29,16 +29,14 @@ func (r *region) about(variable string) *region {
 }
 
 var infinity = &latex.Node{Op: latex.Const, Name: "infty"}
-
 var minusInfinity = &latex.Node{Op: latex.Neg, Args: []*latex.Node{infinity}}
-
 var line = &region{pieces: []interval{{low: minusInfinity, high: infinity}}}
 
 // mostEnds bounds the ends that are put in order.
 const mostEnds = 200
 
-// combine returns the numbers for which has holds of whether x and y have them. The ends of
-// both cut the line into points and gaps between them.
+// combine returns the numbers for which has holds of whether x and y have them; nil if the ends of x and y cannot be put in
+// order. The ends cut the line into points and gaps between them, which are tried from left to right.
 func (c *comparer) combine(x, y *region, has func(inX, inY bool) bool) *region {
 	if x == nil || y == nil {
 		return nil
@@ -58,7 +56,7 @@ func (c *comparer) combine(x, y *region, has func(inX, inY bool) bool) *region {
 	if c.limited = c.limited || len(ends) > mostEnds; c.limited || !comparable {
 		return nil
 	}
-	holds := func(r *region, at int, gap bool) bool {
+	holds := func(r *region, at int, gap bool) bool { // r has ends[at], or the gap behind it
 		return slices.ContainsFunc(r.pieces, func(p interval) bool {
 			low, _ := slices.BinarySearchFunc(ends, p.low, order)
 			high, _ := slices.BinarySearchFunc(ends, p.high, order)
@@ -69,7 +67,7 @@ func (c *comparer) combine(x, y *region, has func(inX, inY bool) bool) *region {
 		})
 	}
 	out := &region{variable: cmp.Or(x.variable, y.variable)}
-	open := false // the last piece goes on
+	open := false // the last piece of out reaches up to the current point or gap
 	for i := range 2*len(ends) - 1 {
 		at, gap := i/2, i%2 == 1
 		n := len(out.pieces) - 1
@@ -108,7 +106,7 @@ func (c *comparer) complement(x *region) *region {
 func (c *comparer) sameRegion(x, y *region) bool {
 	d := c.combine(x, y, func(a, b bool) bool { return a != b })
 	if d == nil {
-		return c.say(false, "ends that cannot be put in order")
+		return c.decide(false, "ends that cannot be put in order")
 	}
-	return c.say(len(d.pieces) == 0, "the same set of numbers")
+	return c.decide(len(d.pieces) == 0, "the same set of numbers")
 }

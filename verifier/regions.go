@@ -20,8 +20,8 @@ func isRegionLike(n *latex.Node) bool {
 	return false
 }
 
-// regions compares g and a as sets of real numbers; ok is false if one of them
-// is not a set of real numbers, or if neither has to be read as one.
+// regions compares g and a as sets of real numbers; ok is false if one of them is not a set of real numbers, or if
+// neither has to be read as one: two lists of numbers, or two pairs in brackets, are left to other rules.
 func (c *comparer) regions(g, a *latex.Node) (verdict, ok bool) {
 	if !mayBeRegion(g) || !mayBeRegion(a) || isPlainElements(g) && isPlainElements(a) {
 		return false, false
@@ -34,7 +34,7 @@ func (c *comparer) regions(g, a *latex.Node) (verdict, ok bool) {
 		return false, false
 	}
 	if x.variable != "" && y.variable != "" && x.variable != y.variable {
-		return c.say(false, "inequalities in different variables"), true
+		return c.decide(false, "inequalities in different variables"), true
 	}
 	return c.sameRegion(x, y), true
 }
@@ -44,7 +44,7 @@ func isPlainElements(n *latex.Node) bool {
 	switch n.Op {
 	case latex.List, latex.Set:
 		return n.Every(func(arg *latex.Node) bool {
-			return arg.Op.Scalar() || arg.Op == latex.Rel && !isInequality(arg) && !single(arg, "in")
+			return arg.Op.Scalar() || arg.Op == latex.Rel && !isInequality(arg) && !onlyRelation(arg, "in")
 		})
 	case latex.Rel:
 		return isEquation(n)
@@ -63,7 +63,7 @@ func mayBeRegion(n *latex.Node) bool {
 	return false
 }
 
-// region reads n as a set of real numbers.
+// region reads n as a set of real numbers; nil if it is none, or its ends cannot be put in order.
 func (c *comparer) region(n *latex.Node) *region {
 	if c.steps++; c.steps > maxCompareSteps {
 		c.limited = true
@@ -86,7 +86,7 @@ func (c *comparer) region(n *latex.Node) *region {
 			return nil
 		}
 		order, ok := c.algebra.Compare(n.Args[0], n.Args[1])
-		if !ok || order > 0 || order == 0 && n.Name != "[]" {
+		if !ok || order > 0 || order == 0 && n.Name != "[]" { // (2,1) and (1,1) are no intervals
 			return nil
 		}
 		return &region{pieces: []interval{{n.Args[0], n.Args[1], n.Name[0] == '[', n.Name[1] == ']'}}}
@@ -158,24 +158,25 @@ func (c *comparer) listRegion(n *latex.Node) *region {
 	if !inequality {
 		return nil
 	}
-	for _, op := range [...]string{"and", "or"} {
-		relations := n.Args[0].Op == latex.Rel // else intervals, which are never intersected
-		if op == "and" && (n.Name == "or" || !relations) || op == "or" && n.Name == "and" && relations {
-			continue
-		}
-		total := parts[0]
-		for _, r := range parts[1:] {
-			if op == "or" {
-				total = c.union(total, r)
-			} else {
-				total = c.intersection(total, r)
-			}
-		}
-		if total == nil || op == "or" || len(total.pieces) > 0 {
-			return total
+	isIntervals := n.Args[0].Op != latex.Rel // these are never intersected
+	if n.Name != "or" && !isIntervals {
+		if all := joined(parts, c.intersection); all == nil || len(all.pieces) > 0 {
+			return all
 		}
 	}
-	return nil
+	if n.Name == "and" && !isIntervals {
+		return nil
+	}
+	return joined(parts, c.union)
+}
+
+// joined is the union or the intersection of all parts, as join makes it of two.
+func joined(parts []*region, join func(x, y *region) *region) *region {
+	total := parts[0]
+	for _, r := range parts[1:] {
+		total = join(total, r)
+	}
+	return total
 }
 
 // certainIntervals reports whether a list of pairs can only be meant as
@@ -186,9 +187,9 @@ func certainIntervals(pairs []*latex.Node) bool {
 	})
 }
 
-// builtRegion reads {x ∈ S | condition}.
+// builtRegion reads {x ∈ S | condition}, where the condition is about x, or {x | condition}; nil for anything else.
 func (c *comparer) builtRegion(n *latex.Node) *region {
-	r := c.region(n.Args[1])
+	r := c.region(n.Args[1]) // the numbers that meet the condition
 	if r == nil {
 		return nil
 	}
@@ -201,11 +202,10 @@ func (c *comparer) builtRegion(n *latex.Node) *region {
 	} else if !isName(element) || r.variable != "" && element.String() != r.variable {
 		return nil
 	}
-	return r.about("")
+	return r.about("") // a set, whose letter has no meaning outside
 }
 
-// sets compares where a set of numbers is involved that may have symbols for
-// ends: as regions, else part by part.
+// sets compares where a set of numbers is involved that may have symbols for ends: as regions, else part by part.
 func (c *comparer) sets(g, a *latex.Node) bool {
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
@@ -215,18 +215,17 @@ func (c *comparer) sets(g, a *latex.Node) bool {
 	case g.Op == latex.Bracket && a.Op == latex.Bracket:
 		return c.brackets(g, a)
 	case g.Op == latex.Named && a.Op == latex.Named:
-		return c.say(g.Name == a.Name, "named sets")
+		return c.decide(g.Name == a.Name, "named sets")
 	case g.Op != a.Op:
-		g, a = swapped(g.Op == latex.Sym, g, a)
-		// \mathbf{R} for the set of real numbers.
-		return c.say(g.Op == latex.Named && a.Op == latex.Sym && g.Name == a.Name, "a set against something else")
+		g, a = swapped(g.Op == latex.Sym, g, a) // \mathbf{R} is read as a letter
+		return c.decide(g.Op == latex.Named && a.Op == latex.Sym && g.Name == a.Name, "a set against something else")
 	case g.Op == latex.Union || g.Op == latex.Intersect:
 		if len(g.Args) != len(a.Args) {
-			return c.say(false, "different numbers of parts")
+			return c.decide(false, "different numbers of parts")
 		}
 		return c.match(g.Args, a.Args, "the same parts in some order")
 	}
-	if g.Op == latex.SetBuilder { // {2n | n ∈ Z} is {2k | k ∈ Z}
+	if g.Op == latex.SetBuilder { // {2n | n ∈ Z} is {2k | k ∈ Z}: the letter of a becomes that of g
 		to, okG := rangingOver(g.Args[1])
 		from, okA := rangingOver(a.Args[1])
 		if okG && okA && !mentions(a.Args[0], to) {
@@ -238,7 +237,7 @@ func (c *comparer) sets(g, a *latex.Node) bool {
 
 // rangingOver is the variable of k ∈ S.
 func rangingOver(n *latex.Node) (*latex.Node, bool) {
-	if n.Op == latex.Rel && single(n, "in") && n.Args[0].Op == latex.Sym && n.Args[1].Op == latex.Named {
+	if n.Op == latex.Rel && onlyRelation(n, "in") && n.Args[0].Op == latex.Sym && n.Args[1].Op == latex.Named {
 		return n.Args[0], true
 	}
 	return nil, false
@@ -265,7 +264,7 @@ func asBracket(n *latex.Node) *latex.Node {
 	if len(n.Ops) != 2 || !isName(n.Args[1]) || n.Ops[0][0] != '<' || n.Ops[1][0] != '<' {
 		return n
 	}
-	name := map[string]string{"<": "(", "<=": "["}[n.Ops[0]] + map[string]string{"<": ")", "<=": "]"}[n.Ops[1]]
+	name := map[string]string{"<": "(", "<=": "["}[n.Ops[0]] + map[string]string{"<": ")", "<=": "]"}[n.Ops[1]] // its delimiters
 	return &latex.Node{Op: latex.Bracket, Name: name, Args: []*latex.Node{n.Args[0], n.Args[2]}}
 }
 
@@ -275,7 +274,7 @@ func bounded(n *latex.Node) *latex.Node {
 	if len(n.Ops) != 1 || n.Ops[0] == "!=" {
 		return n
 	}
-	left, op, right := n.Args[0], n.Ops[0], n.Args[1]
+	left, op, right := n.Args[0], n.Ops[0], n.Args[1] // to be turned so that the variable is on the left
 	usual := func(n *latex.Node) bool { return n.Op == latex.Sym && strings.Contains("xyzt", n.Name) }
 	if !isName(left) || usual(right) && !usual(left) {
 		left, op, right = right, mirrored(op), left

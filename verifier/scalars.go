@@ -26,9 +26,9 @@ type unitPower struct {
 	power int
 }
 
-// quantityOf splits n into its number and its units. A product, a quotient or a sum is split
-// only if a unit stands in it (a product also for a per cent sign); a sum if all its terms
-// have units of one dimension, as 5 ft 6 in.
+// quantityOf splits n into its number, its units and the sign behind it. A product, a quotient or a sum is split only if
+// a unit stands in it (a product also for a per cent sign); a sum if all its terms have units of one dimension, as 5 ft 6
+// in. What is not split is a value without units.
 func (c *comparer) quantityOf(n *latex.Node) quantity {
 	switch n.Op {
 	case latex.Percent:
@@ -51,7 +51,7 @@ func (c *comparer) quantityOf(n *latex.Node) quantity {
 			break
 		}
 		num, den := c.quantityOf(n.Args[0]), c.quantityOf(n.Args[1])
-		if den.percent || den.degree {
+		if den.percent || den.degree { // only the numerator's sign is the quotient's
 			den = quantity{value: n.Args[1]} // 10 m/5 % is 200 m
 		}
 		num.value = &latex.Node{Op: latex.Div, Args: []*latex.Node{num.value, den.value}}
@@ -73,10 +73,10 @@ func (c *comparer) quantityOf(n *latex.Node) quantity {
 	return quantity{value: n}
 }
 
-// splitProduct splits the factors of n.
+// splitProduct splits the product n into units and other factors, of which the last may have a per cent or degree sign.
 func (c *comparer) splitProduct(n *latex.Node) quantity {
 	q := quantity{}
-	var factors []*latex.Node
+	var factors []*latex.Node // but units
 	for i, arg := range n.Args {
 		if u, ok := c.unitPowerOf(arg); ok {
 			q.units = append(q.units, u)
@@ -139,15 +139,15 @@ func (c *comparer) withSymbols(n *latex.Node, q quantity) quantity {
 	return symbols
 }
 
-// symbolUnits multiplies q by n to a power, a product or quotient of numbers and
-// of letters that are units; it reports whether n is one.
+// symbolUnits multiplies q by n to a power, a product or quotient of a number before letters that are units; it reports
+// whether n is one, and else leaves q half multiplied. A product of letters has its spelling as its name: km.
 func (c *comparer) symbolUnits(n *latex.Node, power int, q *quantity) bool {
-	if u, _, known := unitNamed(n.Name); known && (n.Op == latex.Sym || n.Op == latex.Mul) && u.num != 0 {
+	if _, _, known := unitNamed(n.Name); known && (n.Op == latex.Sym || n.Op == latex.Mul) {
 		q.units = append(q.units, unitPower{n.Name, power})
 		return true
 	}
 	switch {
-	case len(algebra.Variables(n)) == 0 && len(q.units) == 0 && power > 0 && n.Op.Scalar() && !n.Is(latex.Const):
+	case len(algebra.Variables(n)) == 0 && len(q.units) == 0 && power > 0 && n.Op.Scalar() && !n.Is(latex.Const): // 5 km, not km 5
 		if q.value != nil {
 			n = product(q.value, n)
 		}
@@ -176,11 +176,11 @@ func (c *comparer) isMeasure(n *latex.Node) bool {
 }
 
 // certain are units in letters that nobody means as variables.
-var certain = setOf("[{Omega1}] [{m2}] [{m3}] [{m1}{s-1}] [{m1}{s-2}] [{km1}{h-1}]")
+var certain = latex.SetOf("[{Omega1}] [{m2}] [{m3}] [{m1}{s-1}] [{m1}{s-2}] [{km1}{h-1}]")
 
-// splitSum adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.
-func (c *comparer) splitSum(n *latex.Node) (quantity, bool) {
-	var total quantity
+// splitSum adds quantities of one dimension, 5 feet 6 inches or 3 cm + 4 cm, in the units of the first. ok is false if a
+// term has no known unit, or another dimension.
+func (c *comparer) splitSum(n *latex.Node) (total quantity, ok bool) {
 	var dim dimension
 	var unit *big.Rat
 	terms := &latex.Node{Op: latex.Add}
@@ -211,7 +211,8 @@ func unitNodes(units []unitPower) []*latex.Node {
 	return out
 }
 
-// scalars compares numbers and expressions, with or without units.
+// scalars compares numbers and expressions, with or without units. C_n^k and C(n,k) are read as numbers of combinations
+// where this may matter, and letters behind a number as units if the other side has units, or nobody means them otherwise.
 func (c *comparer) scalars(g, a *latex.Node) bool {
 	if g.Op == latex.Num && a.Op == latex.Num { // most answers
 		return c.expressions(g, a)
@@ -223,7 +224,7 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	if (len(x.units) == 0) != (len(y.units) == 0) {
 		x, y = c.withSymbols(g, x), c.withSymbols(a, y)
 	} else if len(y.units) == 0 && len(algebra.Variables(g)) == 0 && c.isMeasure(a) {
-		y = c.withSymbols(a, y) // 5 m^2
+		y = c.withSymbols(a, y) // 5 m^2 against 5
 	} else if len(x.units) == 0 && len(algebra.Variables(a)) == 0 && c.isMeasure(g) {
 		x = c.withSymbols(g, x)
 	}
@@ -238,22 +239,22 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	return c.withUnits(x, y)
 }
 
-// percent compares p% with a plain number x: x is p/100, or p if the sign was left out.
-// Below 1 it must be p/100, since 0.5 is more likely 50% than 0.5%.
+// percent compares two quantities of which one is p per cent, the other a plain number: this is p/100, or p if the sign
+// was left out. If p is below 1 it must be p/100, since 0.5 is more likely 50% than 0.5%.
 func (c *comparer) percent(x, y quantity) bool {
 	if !rules.On("per cent") {
-		return c.say(false, "a per cent sign on one side only")
+		return c.decide(false, "a per cent sign on one side only")
 	}
 	p, n := swapped(y.percent, x, y)
 	if n.degree || len(n.units) > 0 || len(p.units) > 0 {
-		return c.say(false, "a per cent value against a quantity")
+		return c.decide(false, "a per cent value against a quantity")
 	}
 	hundredth := &latex.Node{Op: latex.Percent, Args: []*latex.Node{p.value}}
 	if c.expressions(hundredth, n.value) {
 		return c.relax(percentValue)
 	}
 	if r, ok := c.algebra.Rational(p.value); ok && new(big.Rat).Abs(r).Cmp(big.NewRat(1, 1)) < 0 {
-		return c.say(false, "a per cent value against a number")
+		return c.decide(false, "a per cent value against a number")
 	}
 	if c.expressions(p.value, n.value) {
 		return c.relax(percentSign)
@@ -261,7 +262,8 @@ func (c *comparer) percent(x, y quantity) bool {
 	return false
 }
 
-// degrees compares x° with a plain number: the sign was left out, or it is the angle in radians.
+// degrees compares two quantities of which one has a degree sign: the other is a temperature, an angle in another unit, or
+// a plain number, of which the sign was left out or which is the angle in radians.
 func (c *comparer) degrees(x, y quantity) bool {
 	d, n := swapped(y.degree, x, y)
 	if len(n.units) == 1 && (n.units[0].name == "degC" || n.units[0].name == "degF") {
@@ -275,7 +277,7 @@ func (c *comparer) degrees(x, y quantity) bool {
 		return c.expressions(d.value, product(n.value, algebra.Rational(size)))
 	}
 	if len(n.units) > 0 {
-		return c.say(false, "degrees against another unit")
+		return c.decide(false, "degrees against another unit")
 	}
 	if rules.On("degrees") && c.expressions(d.value, n.value) {
 		return c.relax(degreeSign)
@@ -283,22 +285,23 @@ func (c *comparer) degrees(x, y quantity) bool {
 	return c.expressions(radians, n.value) && c.relax(degreeValue)
 }
 
-// withUnits compares quantities of which at least one has units. A unit that only one
-// side names is ignored; units of one dimension are converted.
+// withUnits compares quantities of which at least one has units. A unit that only one side names is ignored, unless it
+// may change the number; units of one dimension are converted; counted nouns have to agree.
 func (c *comparer) withUnits(x, y quantity) bool {
-	saidX, saidY := x.aside(), y.aside()
+	saidX, saidY := x.takeNouns(), y.takeNouns()
 	if rules.On("leftover words") && saidX != "" && saidY != "" && !sameNouns(saidX, saidY) {
-		return c.say(false, "different things said of a measure")
+		return c.decide(false, "different things said of a measure")
 	}
 	if len(x.units) == 0 || len(y.units) == 0 {
-		if slices.ContainsFunc(append(x.units, y.units...), func(u unitPower) bool { return strings.HasSuffix(u.name, "?") }) {
-			return c.say(false, "a K or M that may be a thousand or a million")
+		units := append(x.units, y.units...) // of the one side that has some
+		if slices.ContainsFunc(units, func(u unitPower) bool { return strings.HasSuffix(u.name, "?") }) {
+			return c.decide(false, "a K or M that may be a thousand or a million")
 		}
-		if noun := nouns(append(x.units, y.units...)); noun != "" && !latex.Droppable(noun) {
-			return c.say(false, "a word that may change the number")
+		if noun := nouns(units); noun != "" && !latex.Droppable(noun) {
+			return c.decide(false, "a word that may change the number")
 		}
-		if isPrime(x.units) || isPrime(y.units) {
-			return c.say(false, "a prime, which may be a derivative, on one side only")
+		if len(units) == 1 && units[0].name == "'" { // 5'
+			return c.decide(false, "a prime, which may be a derivative, on one side only")
 		}
 		if rules.On("units left out") && c.expressions(x.value, y.value) {
 			return c.relax(unitOmitted)
@@ -313,7 +316,7 @@ func (c *comparer) withUnits(x, y quantity) bool {
 	nounsX, nounsY := nouns(x.units), nouns(y.units)
 	if nounsX != "" || nounsY != "" {
 		if !sameNouns(nounsX, nounsY) {
-			return c.say(false, "different things counted")
+			return c.decide(false, "different things counted")
 		}
 		return c.expressions(x.value, y.value)
 	}
@@ -327,18 +330,18 @@ func (c *comparer) withUnits(x, y quantity) bool {
 			return &latex.Node{Op: latex.Mul, Args: []*latex.Node{v, algebra.Rational(size)}}
 		}
 		if c.expressions(scaled(x.value, sizeX), scaled(y.value, sizeY)) {
-			return c.say(true, "the same quantity")
+			return c.decide(true, "the same quantity")
 		}
-		return c.say(false, "different quantities")
+		return c.decide(false, "different quantities")
 	}
 	if !(okX && okY) && slices.Equal(x.units, y.units) {
 		return c.expressions(x.value, y.value)
 	}
-	return c.say(false, "units of different kinds")
+	return c.decide(false, "units of different kinds")
 }
 
-// aside takes the words that only describe a measure out of q's units: the east of 5 km east.
-func (q *quantity) aside() string {
+// takeNouns takes the words that only describe a measure out of q's units, and returns them: the east of 5 km east.
+func (q *quantity) takeNouns() string {
 	measured := slices.ContainsFunc(q.units, func(u unitPower) bool { return u.name[0] != '#' })
 	said := nouns(q.units)
 	if !measured || said == "" || latex.Changes(said) {
@@ -347,9 +350,6 @@ func (q *quantity) aside() string {
 	q.units = slices.DeleteFunc(slices.Clone(q.units), func(u unitPower) bool { return u.name[0] == '#' })
 	return strings.TrimSpace(towards.Replace(said + " "))
 }
-
-// isPrime reports whether units are the mark of 5'.
-func isPrime(units []unitPower) bool { return len(units) == 1 && units[0].name == "'" }
 
 // kelvin returns the value of a temperature in kelvin, nil for another quantity.
 func (q *quantity) kelvin() *latex.Node {
@@ -387,8 +387,8 @@ func isUnits(noun string) bool {
 	return noun == "unit" || noun == "square unit" || noun == "cubic unit"
 }
 
-// sameNouns reports whether two counts may be of the same thing: the nouns agree, one is
-// more specific, or one is unspecific (units, ways).
+// sameNouns reports whether two counts may be of the same thing: the nouns agree, one is more specific, or one is
+// unspecific: units, or "any", which stands for words such as ways.
 func sameNouns(x, y string) bool {
 	if isUnits(x) || isUnits(y) {
 		return x == y || !isUnits(x) || !isUnits(y)
@@ -402,15 +402,15 @@ func sameNouns(x, y string) bool {
 	if x == "" || y == "" || strings.Contains(x, " per ") != strings.Contains(y, " per ") {
 		return false // 5 cm against 5 apples, 5 people against 5 people a day
 	}
-	in := func(a, b string) bool {
-		said := setOf(a)
+	in := func(a, b string) bool { // b has all words of a, and no other that turns the direction
+		missing := latex.SetOf(a)
 		for _, w := range strings.Fields(b) {
-			if turning[w] && !said[w] {
+			if turning[w] && !missing[w] {
 				return false
 			}
-			delete(said, w)
+			delete(missing, w)
 		}
-		return len(said) == 0
+		return len(missing) == 0
 	}
 	x, y = towards.Replace(x+" "), towards.Replace(y+" ")
 	return in(x, y) || in(y, x)
@@ -419,37 +419,39 @@ func sameNouns(x, y string) bool {
 // towards writes a direction without its ending, and turning are words that make another direction of it.
 var (
 	towards = strings.NewReplacer("towards ", " ", "toward ", " ", "wards ", " ", "ward ", " ", "due ", " ", "to the ", " ", "direction ", " ")
-	turning = setOf("away opposite counter anti against out behind below under")
+	turning = latex.SetOf("away opposite counter anti against out behind below under")
 )
 
 // minimumDigits is how many significant digits a decimal needs to count as a rounded value.
 const minimumDigits = 5
 
-// expressions compares two expressions without units.
+// expressions compares two expressions without units: as mathematics, and then, where one is a decimal, within the
+// tolerance if one was asked for, else to the digits that it states.
 func (c *comparer) expressions(g, a *latex.Node) bool {
 	if x, y := algebra.Infinite(g), algebra.Infinite(a); x != 0 || y != 0 {
-		return c.say(x == y, "infinity")
+		return c.decide(x == y, "infinity")
 	}
 	outcome, rule := c.algebra.Equal(g, a)
 	if outcome == algebra.Limit {
 		c.limited = true
 	}
 	if outcome == algebra.Equal {
-		return c.say(true, rule)
+		return c.decide(true, rule)
 	}
 	if c.tolerance != nil {
-		return c.say(c.near(g, a), "decimals and the tolerance")
+		return c.decide(c.near(g, a), "decimals and the tolerance")
 	}
 	if rules.On("rounding") && c.rounded(g, a) {
-		return c.say(true, "a decimal that rounds to the gold")
+		return c.decide(true, "a decimal that rounds to the gold")
 	}
+	// A decimal answer is taken for the value of a rational gold only.
 	if _, rational := c.algebra.Rational(g); rules.On("floating point") && (c.floated(g, a) || rational && c.floated(a, g)) {
-		return c.say(true, "equal as numbers in floating point")
+		return c.decide(true, "equal as numbers in floating point")
 	}
 	if rules.On("rounding") && c.stated(g, a) {
-		return c.say(true, "equal to the digits that the decimal states")
+		return c.decide(true, "equal to the digits that the decimal states")
 	}
-	return c.say(false, rule)
+	return c.decide(false, rule)
 }
 
 // floated reports whether d is a decimal as floating point prints it, with 15 to 17
@@ -462,10 +464,10 @@ func (c *comparer) floated(d, x *latex.Node) bool {
 	if d.Op != latex.Num || d.Digits < 15 || d.Digits > 17 || d.Places < 1 || d.Places > 400 || len(algebra.Variables(x)) > 0 {
 		return false
 	}
-	if n := unsigned(x); n.Op == latex.Num && n.Places > 0 && n.Digits+3 > d.Digits {
+	if n := unsigned(x); isDecimal(n) && n.Digits+3 > d.Digits {
 		return false // both are decimals of as many digits
 	}
-	noise := new(big.Rat).Mul(d.Rat, big.NewRat(1, 1<<49))
+	noise := new(big.Rat).Mul(d.Rat, big.NewRat(1, 1<<49)) // a float64 has 53 bits, of which arithmetic may lose some
 	order, ok := c.algebra.Compare(absolute(algebra.Difference(x, d)), algebra.Rational(noise))
 	return ok && order <= 0
 }
@@ -486,27 +488,27 @@ const statedDigits = 6
 // 0.666666 and 0.666667 for 2/3. A gold as floating point prints it is such a value, too.
 func (c *comparer) stated(g, a *latex.Node) bool {
 	decimal, exact := a, g
-	printed := unsigned(g).Digits >= 15 && isDecimal(g) && isDecimal(a) && unsigned(a).Digits <= 12
-	if isDecimal(g) && !printed {
+	// Both are decimals, and the gold has all digits of a float64.
+	printed := unsigned(g).Digits >= 15 && isLongDecimal(g) && isLongDecimal(a) && unsigned(a).Digits <= 12
+	if isLongDecimal(g) && !printed {
 		decimal, exact = g, a
 	}
-	if !isDecimal(decimal) || !printed && exact.Contains(latex.Num) && isDecimal(exact) || len(algebra.Variables(exact)) > 0 {
+	if !isLongDecimal(decimal) || !printed && isLongDecimal(exact) || len(algebra.Variables(exact)) > 0 {
 		return false
 	}
-	if _, ok := c.algebra.Rational(exact); !ok && decimal == a && a.Name != "~" {
+	if _, ok := c.algebra.Rational(exact); !ok && decimal == a && a.Name != "~" { // the mark of a numeral behind ≈
 		return false // the gold is a closed form, and the answer does not say that it is rounded
 	}
 	return c.states(decimal, exact, true)
 }
 
-// isDecimal reports whether n is a decimal with enough digits to count as an exact value.
-func isDecimal(n *latex.Node) bool {
+// isLongDecimal reports whether n is a decimal with enough digits to count as an exact value.
+func isLongDecimal(n *latex.Node) bool {
 	n = unsigned(n)
-	return n.Op == latex.Num && n.Places > 0 && n.Places <= 1000 && n.Digits >= statedDigits
+	return isDecimal(n) && n.Places <= 1000 && n.Digits >= statedDigits
 }
 
-// near reports whether g and a are numbers, one of them with a decimal, that differ by at
-// most the tolerance times g.
+// near reports whether g and a are numbers, one of them with a decimal, that differ by at most the tolerance times g.
 func (c *comparer) near(g, a *latex.Node) bool {
 	if !hasDecimal(g) && !hasDecimal(a) || len(algebra.Variables(g, a)) > 0 {
 		return false
@@ -517,7 +519,7 @@ func (c *comparer) near(g, a *latex.Node) bool {
 
 // hasDecimal reports whether n has a numeral with a decimal point.
 func hasDecimal(n *latex.Node) bool {
-	return n != nil && (n.Op == latex.Num && n.Places > 0 || slices.ContainsFunc(n.Args, hasDecimal))
+	return n != nil && (isDecimal(n) || slices.ContainsFunc(n.Args, hasDecimal))
 }
 
 // rounded reports whether the gold is a decimal of at least five significant

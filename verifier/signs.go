@@ -9,13 +9,14 @@ func (c *comparer) signs(g, a *latex.Node) bool {
 	y, okY := expandSigns(a)
 	if !okX || !okY {
 		c.limited = true
-		return c.say(false, "too many signs")
+		return c.decide(false, "too many signs")
 	}
 	return c.equal(x, y)
 }
 
-// expandSigns replaces the plus-minus signs in n by lists.
-func expandSigns(n *latex.Node) (*latex.Node, bool) {
+// expandSigns replaces the plus-minus signs in n by lists of the values that they stand for; ok is false if these are too
+// many.
+func expandSigns(n *latex.Node) (expanded *latex.Node, ok bool) {
 	if !n.Contains(latex.PlusMinus, latex.MinusPlus) {
 		return n, true
 	}

@@ -16,9 +16,9 @@ func (c *comparer) texts(g, a *latex.Node) bool {
 	x, okX := wordsOf(g)
 	y, okY := wordsOf(a)
 	if !okX || !okY {
-		return c.say(false, "words against mathematics")
+		return c.decide(false, "words against mathematics")
 	}
-	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x) || rules.On("sentences") &&
+	return c.decide(x != "" && (x == y || affirms(x, y) || affirms(y, x) || rules.On("sentences") &&
 		(slices.Contains(essences(g, x), y) || slices.Contains(essences(a, y), x))), "words")
 }
 
@@ -34,8 +34,8 @@ var (
 	numbers = regexp.MustCompile(` (?:integers|numbers|values)\b`)
 )
 
-// essences returns the words of a text n without those that an answer may leave out: "it is",
-// "wins", "on" before a day, "triangle" after "acute".
+// essences returns what other answers may say for a text n, whose normal words are given: the words without "it is",
+// without "wins", without "on" before a day, without "triangle" after "acute". A denial stays, since it is no such thing.
 func essences(n *latex.Node, words string) []string {
 	out := []string{kind.ReplaceAllString(words, ""), numbers.ReplaceAllString(words, "")}
 	for _, preposition := range [...]string{"on ", "in ", "at "} {
@@ -44,7 +44,7 @@ func essences(n *latex.Node, words string) []string {
 		}
 	}
 	if m := told.FindStringSubmatch(n.Name); n.Op == latex.Text && m != nil && (m[1] == "" || !denial.MatchString(n.Name)) {
-		out = append(out, normalWords(m[1]+m[2]))
+		out = append(out, normalWords(m[1]+m[2])) // one of these is empty
 	}
 	if m := winner.FindStringSubmatch(n.Name); n.Op == latex.Text && m != nil && !denial.MatchString(n.Name) {
 		out = append(out, normalWords(m[1]))
@@ -61,7 +61,7 @@ func affirms(short, sentence string) bool {
 	}
 	denied := false
 	for _, w := range strings.Fields(rest) {
-		verb, negated := strings.CutSuffix(w, "nt")
+		verb, negated := strings.CutSuffix(w, "nt") // normal words have lost the apostrophe of isn't
 		if negated = negated && affirmative[verb] || w == "not" || w == "cannot"; !negated && !affirmative[w] {
 			return false
 		}
@@ -71,11 +71,12 @@ func affirms(short, sentence string) bool {
 }
 
 // affirmative are the words of a sentence that says yes again.
-var affirmative = setOf("it he she they we i you there this that these those is are was were does do did ca " +
+var affirmative = latex.SetOf("it he she they we i you there this that these those is are was were does do did ca " +
 	"can could wo will would has have had must should may exists exist indeed")
 
-// wordsOf is the text of an answer in words: a phrase, or letters that were read as a product.
-func wordsOf(n *latex.Node) (string, bool) {
+// wordsOf is the normal words of an answer in words: a phrase, letters that were read as a product, a noun, or several of
+// these and whole numbers. ok is false for other answers.
+func wordsOf(n *latex.Node) (words string, ok bool) {
 	switch n.Op {
 	case latex.Text, latex.Sym:
 		return normalWords(n.Name), true
@@ -83,17 +84,17 @@ func wordsOf(n *latex.Node) (string, bool) {
 		if n.Name != "" {
 			return normalWords(n.Name), true
 		}
-		if n.Args[0].Op == latex.Text { // at most 3
+		if n.Args[0].Op == latex.Text { // the words "at most" and the number 3 are read as factors
 			return wordsOf(&latex.Node{Op: latex.List, Args: n.Args})
 		}
 	case latex.Unit:
-		return strings.TrimPrefix(n.Name, "#"), true
+		return strings.TrimPrefix(n.Name, "#"), true // # marks a counted noun
 	case latex.List:
 		// A sentence with a comma or an "and" in it.
 		parts := make([]string, len(n.Args))
 		for i, arg := range n.Args {
 			w, ok := wordsOf(arg)
-			if arg.Op == latex.Num && arg.Places < 0 {
+			if arg.Op == latex.Num && arg.Places < 0 { // written without a point
 				w, ok = arg.Rat.RatString(), true
 			}
 			if !ok {
@@ -156,10 +157,11 @@ var apostrophes = strings.NewReplacer("'", "", ".", "")
 var joinedWord = regexp.MustCompile(`([\pL\d])-([\pL\d])`)
 
 // pureWords compares two answers that are single runs of letters. Letters side by side are a product in a
-// formula, but words where they stand alone: ABC is not BCA, and "on" is not "no".
+// formula, but words where they stand alone: ABC is not BCA, and "on" is not "no". ok is false where this decides
+// nothing: another kind of answer, or letters that may be variables.
 func pureWords(g, a *latex.Node) (same, ok bool) {
 	if figure(g) != "" && figure(g) == figure(a) && (g.Op == latex.Mul) != (a.Op == latex.Mul) {
-		return true, true
+		return true, true // AB and \overline{AB}
 	}
 	isWord := func(n *latex.Node) bool {
 		return n.Op == latex.Mul && n.Name != "" || n.Op == latex.Text && !strings.Contains(n.Name, " ")
@@ -178,19 +180,14 @@ func pureWords(g, a *latex.Node) (same, ok bool) {
 	return g.Name == a.Name, points || words || g.Name == a.Name // cat is not act, xyz is zyx
 }
 
-// figure is the letters that name a segment, a triangle or an angle, with or
+// figure is the capitals that name a segment, a triangle or an angle, with or
 // without the sign for it: AB of \overline{AB}. It is empty if n names no figure.
 func figure(n *latex.Node) string {
-	name := ""
-	switch n.Op {
-	case latex.Mul:
-		name = n.Name
-	case latex.Sym:
-		for _, sign := range [...]string{"bar ", "triangle ", "angle "} {
-			if rest, ok := strings.CutPrefix(n.Name, sign); ok {
-				name = rest
-			}
-		}
+	name := n.Name
+	if sign, points, ok := strings.Cut(name, " "); n.Op == latex.Sym && ok && (sign == "bar" || sign == "triangle" || sign == "angle") {
+		name = points
+	} else if n.Op != latex.Mul {
+		return ""
 	}
 	if len(name) < 2 || !isUpper(name) {
 		return ""
@@ -198,18 +195,14 @@ func figure(n *latex.Node) string {
 	return name
 }
 
-// neighbours reports whether the letters of a word are neighbours in the alphabet, as
-// variables' letters often are.
+// neighbours reports whether the letters of a word are neighbours in the alphabet, as variables' letters often are.
 func neighbours(w string) bool {
 	letters := []byte(w)
 	return int(slices.Max(letters)-slices.Min(letters)) <= len(w)
 }
 
 // english are short words that answers consist of.
-var english = setOf("yes no odd on off up max min one two six ten red tie win all was saw ann bob sue tom dan " +
+var english = latex.SetOf("yes no odd on off up max min one two six ten red tie win all was saw ann bob sue tom dan " +
 	"sam amy joe kim eve ben mon tue wed thu fri sat sun")
-
-// setOf is the set of the words in a text.
-var setOf = latex.SetOf
 
 func isUpper(s string) bool { return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" }

@@ -98,10 +98,9 @@ func unitNamed(name string) (u unit, power int, ok bool) {
 	return u, power, ok && known
 }
 
-// measure is the size and the dimension of a product of units; ok is false if one is not known.
-func measure(powers []unitPower) (*big.Rat, dimension, bool) {
-	size := big.NewRat(1, 1)
-	var dim dimension
+// measure is the size in base units and the dimension of a product of units; ok is false if one is not known.
+func measure(powers []unitPower) (size *big.Rat, dim dimension, ok bool) {
+	size = big.NewRat(1, 1)
 	for _, p := range powers {
 		u, prefix, ok := unitNamed(p.name)
 		if !ok || p.power < -20 || p.power > 20 {

@@ -63,12 +63,10 @@ type Result struct {
 // A Verifier is a way of verifying. Its zero value is ready for use and its methods may be called concurrently.
 type Verifier struct {
 	Mode Mode
-	// Strict makes Tag ask for the R1 template's exact form: the response has
-	// "</think> <answer>" and "</answer>".
+	// Strict makes Tag ask for the R1 template's exact form: the response has "</think> <answer>" and "</answer>".
 	Strict bool
-	// Tolerance, if above 0, is how far a decimal may be from the gold, or the answer
-	// from a decimal gold, relative to the gold: 0.01 is one per cent. Otherwise decimals
-	// are compared to the digits that they state.
+	// Tolerance, if above 0, is how far a decimal may be from the gold, or the answer from a decimal gold, relative
+	// to the gold: 0.01 is one per cent. Otherwise decimals are compared to the digits that they state.
 	Tolerance float64
 	// WorkedOut requires an answer of one numeral, fraction or root if the gold is one: 4+18 is then not right
 	// for 22. A sign, a unit, a per cent or degree sign and a power of ten may stand with it, and a whole

@@ -71,8 +71,8 @@ func (v Verifier) judge(golds []string, response string) (d decision) {
 	return v.firstAgreeing(golds, response)
 }
 
-// firstAgreeing compares the answer in a response with golds, until one agrees. Without one, a
-// comparison that met a limit decides the status.
+// firstAgreeing compares the answer in a response with golds, until one agrees; golds without text are passed over. If
+// none agrees, the decision is that of the last, but with the status Limit if any comparison met a limit.
 func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	if len(response) > maxResponse {
 		return decision{Result: Result{Status: Limit, Reason: "the response is too long"}}
@@ -80,8 +80,8 @@ func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	find := &finder{}
 	e := find.extractAnswer(v, response)
 	d := decision{Result: Result{Status: Error, Reason: "the gold is empty"}}
-	limit, steps := false, 0
-	start := comparer{workedOut: v.WorkedOut}
+	metLimit, steps := false, 0
+	start := comparer{workedOut: v.WorkedOut} // every comparison gets a copy
 	if v.Tolerance > 0 {
 		start.tolerance = new(big.Rat).SetFloat64(v.Tolerance)
 	}
@@ -95,19 +95,18 @@ func (v Verifier) firstAgreeing(golds []string, response string) decision {
 		if d.Correct {
 			break
 		}
-		limit = limit || d.Status == Limit
+		metLimit = metLimit || d.Status == Limit
 	}
 	d.steps = steps + find.steps
-	if d.Correct {
-		return d
-	}
-	if limit {
+	if metLimit && !d.Correct {
 		d.Status = Limit
 	}
 	return d
 }
 
-// compareExtract compares one gold with the readings of an extract. start is a fresh comparer without a budget.
+// compareExtract compares one gold with the readings of an extract, until one is equal; else the decision is about the
+// first. A reading after the first joins several boxes, and counts only against a gold that may have parts. start is a
+// fresh comparer without a budget.
 func compareExtract(gold string, e extract, start comparer) decision {
 	d := decision{Result: Result{Gold: clean(gold), Status: OK, Reason: e.reason}, from: e.from}
 	if d.Reason == "" {
@@ -156,13 +155,14 @@ type verdict struct {
 	steps        int         // steps of reading the texts, in all readings that were tried
 }
 
-// compareTexts compares a gold and an answer, both without delimiters and not
-// empty. marked says that the answer stood in a box or a formula.
-func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) {
+// compareTexts compares a gold and an answer, both without delimiters and not empty, in the usual reading and, if they
+// differ there, in the others that they allow. isMarked says that the answer stood in a box, a tag or a formula.
+func compareTexts(gold, answer string, isMarked bool, start comparer) (v verdict) {
 	if gold == answer {
 		return verdict{equal: true, rule: "the same text", status: OK}
 	}
-	if x, y, ok := integers(gold, answer); ok {
+	x, okX := integerDigits(gold)
+	if y, okY := integerDigits(answer); okX && okY { // numbers of any length compare quickly
 		return verdict{equal: x == y, rule: "whole numbers", status: OK}
 	}
 	g, errG := latex.Parse(gold, latex.Reading{})
@@ -172,7 +172,7 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 		return verdict{rule: "too long or too deep to be read", status: Limit, steps: steps}
 	}
 	v = compareTrees(g, a, start)
-	defer func() { v.steps = steps }()
+	defer func() { v.steps = steps }() // those of the other readings, too
 	if v.equal || v.status == Limit {
 		return v
 	}
@@ -180,15 +180,16 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 		v.equal, v.rule = true, "the same substance"
 		return v
 	}
-	// Now the other readings of an ambiguous text.
-	try := func(rg, ra latex.Reading) bool {
+	// Now the other readings of an ambiguous text; v changes if they are equal in one.
+	try := func(ofGold, ofAnswer latex.Reading) bool {
 		if !rules.On("other readings") {
 			return false
 		}
-		g2, errG := latex.Parse(gold, rg)
-		a2, errA := latex.Parse(answer, ra)
+		g2, errG := latex.Parse(gold, ofGold)
+		a2, errA := latex.Parse(answer, ofAnswer)
 		steps += g2.Steps + a2.Steps
-		if errG != nil || errA != nil || rg.Comma == latex.Separator && !alike(g2.Tree, a2.Tree) {
+		areLists := isList(g2.Tree) && isList(a2.Tree) && len(g2.Tree.Args) == len(a2.Tree.Args)
+		if errG != nil || errA != nil || ofGold.Comma == latex.Separator && !areLists {
 			return false
 		}
 		w := compareTrees(g2, a2, start)
@@ -204,8 +205,9 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && !zeroGroup.MatchString(gold) &&
 		!zeroGroup.MatchString(answer) && try(list, list):
 	// In running text 1,5 may be a decimal.
-	case !marked && g.Ambiguity.Decimal && isList(g.Tree) && !isList(a.Tree) && try(decimal, latex.Reading{}):
-	case !marked && a.Ambiguity.Decimal && isList(a.Tree) && !isList(g.Tree) && try(latex.Reading{}, decimal):
+	case !isMarked && g.Ambiguity.Decimal && isList(g.Tree) && !isList(a.Tree) && try(decimal, latex.Reading{}):
+	case !isMarked && a.Ambiguity.Decimal && isList(a.Tree) && !isList(g.Tree) && try(latex.Reading{}, decimal):
+	// Letters behind a number may be variables and no units.
 	case (g.Ambiguity.Units || a.Ambiguity.Units) && try(latex.Reading{Letters: true}, latex.Reading{Letters: true}):
 	}
 	return v
@@ -213,9 +215,6 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 
 // zeroGroup is a comma before a zero and more digits: 20,000 is not a list of 20 and 000.
 var zeroGroup = regexp.MustCompile(`,0\d`)
-
-// alike reports whether two trees are lists of one length.
-func alike(g, a *latex.Node) bool { return isList(g) && isList(a) && len(g.Args) == len(a.Args) }
 
 // isList reports whether n is a list that cannot be one number; 12,345 is not (12,345).
 func isList(n *latex.Node) bool { return n != nil && (n.Op == latex.List || n.Op == latex.Set) }
@@ -248,7 +247,7 @@ func compareTrees(g, a latex.Parsed, start comparer) verdict {
 	return v
 }
 
-// unhatted writes the unit vectors i, j and k of n without their accents.
+// unhatted writes the unit vectors i, j and k in n without their accents: \hat{i}, whose name is "hat i", becomes i.
 func unhatted(n *latex.Node) *latex.Node {
 	if n == nil || !n.Any(func(m *latex.Node) bool { return m.Op == latex.Sym && strings.IndexByte(m.Name, ' ') > 0 }) {
 		return n
@@ -256,7 +255,7 @@ func unhatted(n *latex.Node) *latex.Node {
 	if accent, letter, ok := strings.Cut(n.Name, " "); n.Op == latex.Sym && ok && (accent == "hat" || accent == "vec" || accent == "bar") &&
 		strings.Contains("ijk", letter) {
 		op := latex.Sym
-		if letter == "i" {
+		if letter == "i" { // a plain i is parsed as the imaginary unit
 			op = latex.Const
 		}
 		return &latex.Node{Op: op, Name: letter}
@@ -264,8 +263,8 @@ func unhatted(n *latex.Node) *latex.Node {
 	return n.Mapped(unhatted)
 }
 
-// choices compares options, "B. 12": by their letters if both sides name one, else the
-// text after the letter with the other side. The rule is empty if this decides nothing.
+// choices compares options, "B. 12": by their letters if both sides name one, and no other values, else the text after
+// the letter with the other side. The rule is empty if this decides nothing.
 func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
 	if !rules.On("options") {
 		return false, ""
@@ -295,7 +294,7 @@ func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
 		if x == y && isFormula(g.Chosen) && isFormula(a.Chosen) && !equal(g.Chosen, a.Chosen) {
 			return false, "one option letter with different values"
 		}
-		if x == y && !isList(g.Chosen) && !isList(a.Chosen) {
+		if x == y && !isList(g.Chosen) && !isList(a.Chosen) { // A, B: a list may name several options
 			return true, "option letters"
 		}
 	case y == "" && g.Chosen != nil && equal(g.Chosen, a.Tree), x == "" && a.Chosen != nil && equal(g.Tree, a.Chosen):
@@ -320,18 +319,7 @@ func isFormula(n *latex.Node) bool {
 	return n != nil && n.Op.Scalar() && !n.Contains(latex.Text) && !n.Contains(latex.Unit)
 }
 
-// integers returns g and a without sign and leading zeros if both are plain integers, so
-// that numbers of any length compare quickly.
-func integers(g, a string) (string, string, bool) {
-	x, ok := integerDigits(g)
-	if !ok {
-		return "", "", false
-	}
-	y, ok := integerDigits(a)
-	return x, y, ok
-}
-
-// integerDigits is a plain integer in normal form: "-" or nothing, digits without leading zeros.
+// integerDigits is a plain integer in normal form: "-" or nothing, digits without leading zeros. ok is false for other texts.
 func integerDigits(s string) (string, bool) {
 	sign := ""
 	if strings.HasPrefix(s, "-") {

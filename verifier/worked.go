@@ -17,7 +17,7 @@ func workedOut(gold, answer *latex.Node, goldText, answerText string) bool {
 	return !isWorked(gold, goldText) || isWorked(answer, answerText)
 }
 
-// isWorked reports whether n, written as text, is one numeral, fraction or root.
+// isWorked reports whether n, whose whole text is given, is one numeral, fraction or root, as Verifier.WorkedOut says.
 func isWorked(n *latex.Node, text string) bool {
 	worked := func(n *latex.Node) bool { return n == nil || isWorked(n, text) }
 	switch n.Op {
@@ -30,7 +30,7 @@ func isWorked(n *latex.Node, text string) bool {
 	case latex.Add: // 1 1/2, 2 hours 30 minutes
 		return !strings.Contains(text, "+") && n.Every(func(term *latex.Node) bool { return term.Op != latex.Neg && worked(term) && !term.Contains(latex.Root) })
 	case latex.Mul:
-		kinds := map[latex.Op]int{}
+		kinds := map[latex.Op]int{} // how many powers of ten, roots and numbers; two of a kind are left to multiply
 		for _, x := range n.Args {
 			switch {
 			case isTenth(x):
@@ -50,7 +50,8 @@ func isWorked(n *latex.Node, text string) bool {
 			return worked(n.Args[0])
 		}
 		p, q := whole(n.Args[0]), whole(n.Args[1])
-		return p != nil && q != nil && q.Sign() != 0 && new(big.Int).Rem(p, q).Sign() != 0 || n.Contains(latex.Root) && n.Every(worked)
+		comesOut := p == nil || q == nil || q.Sign() == 0 || new(big.Int).Rem(p, q).Sign() == 0 // or is no fraction
+		return !comesOut || n.Contains(latex.Root) && n.Every(worked)
 	case latex.Root:
 		_, comesOut := algebra.NewChecker().Rational(n)
 		return !comesOut && n.Every(worked)
@@ -65,14 +66,13 @@ func isTenth(n *latex.Node) bool {
 
 // whole returns the value of a numeral that is a whole number, nil for other nodes.
 func whole(n *latex.Node) *big.Int {
+	if n.Op == latex.Num && n.Rat.IsInt() {
+		return n.Rat.Num()
+	}
 	if n.Op == latex.Neg {
 		if x := whole(n.Args[0]); x != nil {
 			return new(big.Int).Neg(x)
 		}
-		return nil
 	}
-	if n.Op != latex.Num || !n.Rat.IsInt() {
-		return nil
-	}
-	return n.Rat.Num()
+	return nil
 }

@@ -3,18 +3,16 @@
 // It asks, in this order:
 //
 //  1. Are both rational constants? Then exact arithmetic decides.
-//  2. Are they equal as formulas? Both are evaluated at random points of a
-//     finite field, every function application standing for an unknown of its
-//     own. Equal values mean equal formulas (Schwartz and Zippel: the chance
-//     of an accident is the degree over 2^61). Where only + - * / and integer
-//     powers of variables occur, different values prove that they differ.
-//  3. Are they equal as numbers? Both are evaluated in ball arithmetic, with
-//     variables at seeded points. Disjoint balls prove that they differ;
-//     overlapping ones must agree in some 24 digits at every point where both
-//     are defined over the reals.
+//  2. Are they equal as formulas? Both are evaluated at random points of a finite field, every function application
+//     standing for an unknown of its own. Equal values mean equal formulas (Schwartz and Zippel: the chance of an
+//     accident is the degree over 2^61). Where only + - * / and integer powers of variables occur, different values
+//     prove that they differ.
+//  3. Are they equal as numbers? Both are evaluated in ball arithmetic, with variables at seeded points. Disjoint balls
+//     prove that they differ; overlapping ones must agree in some 24 digits at every point where both are defined over
+//     the reals.
 //
-// So decimals are exact numbers (0.333 is not 1/3), there is no absolute
-// tolerance, and no rounding error can make equal numbers differ.
+// So decimals are exact numbers (0.333 is not 1/3), there is no absolute tolerance, and no rounding error can make equal
+// numbers differ.
 package algebra
 
 import (
@@ -66,13 +64,13 @@ func (c *Checker) Equal(a, b *latex.Node) (outcome, string) {
 	if errX == errLimit || errY == errLimit {
 		return c.huge(a, b)
 	}
-	same, pure := c.formulas(a, b)
+	same, conclusive := c.formulas(a, b)
 	switch {
-	case same && pure && height(a) <= mostBits && height(b) <= mostBits:
+	case same && conclusive && height(a) <= mostBits && height(b) <= mostBits:
 		return Equal, "the same formula"
 	case same:
 		return c.confirmed(a, b)
-	case pure:
+	case conclusive:
 		return unequal, "different rational functions"
 	}
 	return c.numbers(a, b)
@@ -80,9 +78,9 @@ func (c *Checker) Equal(a, b *latex.Node) (outcome, string) {
 
 // huge compares numbers that are too large to write out, in the field, whose verdict of difference is certain.
 func (c *Checker) huge(a, b *latex.Node) (outcome, string) {
-	if same, pure := c.formulas(a, b); same {
+	if same, conclusive := c.formulas(a, b); same {
 		return Equal, "the same formula"
-	} else if pure {
+	} else if conclusive {
 		return unequal, "different numbers"
 	}
 	return Limit, "a number too large to compute"

@@ -26,35 +26,35 @@ func hashName(s string, seed uint64) uint64 {
 
 // A formula is an evaluation in a field at one random point.
 type formula struct {
-	c       *Checker
-	field   *field
-	seed    uint64
-	pure    bool // only field operations on unknowns so far
-	bad     bool // a division by zero, or out of budget
-	bound   []string
-	inside  int             // depth of enclosing series, integrals and limits
-	factors map[string]bool // functions that are to be read as factors
+	c          *Checker
+	field      *field
+	seed       uint64
+	conclusive bool // only field operations on unknowns so far, so that a difference is proof
+	bad        bool // a division by zero, or out of budget
+	bound      []string
+	inside     int             // depth of enclosing series, integrals and limits
+	factors    map[string]bool // functions that are to be read as factors
 }
 
-// formulas reports whether a and b have the same value at two random points, and
-// whether a difference would be proof.
-func (c *Checker) formulas(a, b *latex.Node) (same, pure bool) {
+// formulas reports whether a and b have the same value at two random points, and whether a difference would be proof.
+func (c *Checker) formulas(a, b *latex.Node) (same, conclusive bool) {
 	factors, pair := factorLetters(a, b), pairSeed(a, b)
 	for _, seed := range [...]uint64{1, 2} {
-		f := formula{c: c, field: fieldFor(pair + seed), seed: seed, pure: true, factors: factors}
+		f := formula{c: c, field: fieldFor(pair + seed), seed: seed, conclusive: true, factors: factors}
 		x, y := f.value(a), f.value(b)
 		if f.bad {
 			return false, false
 		}
 		if x != y {
-			return false, f.pure
+			return false, f.conclusive
 		}
-		pure = f.pure
+		conclusive = f.conclusive
 	}
-	return true, pure
+	return true, conclusive
 }
 
-// value is the residue of n.
+// value is the residue of n at the point: of field operations on the residues of its parts, of anything else an unknown
+// that depends on them. Where there is none, bad is set and it is 0.
 func (f *formula) value(n *latex.Node) uint64 {
 	if f.c.budget--; f.c.budget < 0 || f.bad {
 		f.bad = true
@@ -116,7 +116,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 	case latex.Pow:
 		return f.power(n)
 	case latex.Root:
-		f.pure = false
+		f.conclusive = false
 		base := f.value(n.Args[0])
 		// A root is hashed as a power, so that sqrt x and x^{1/2} are equal.
 		return f.hash("pow", base, f.inverse(f.value(n.Args[1])))
@@ -126,15 +126,14 @@ func (f *formula) value(n *latex.Node) uint64 {
 		}
 	case latex.Func:
 		if n.Name == "exp" && len(n.Args) == 1 {
-			f.pure = false
+			f.conclusive = false
 			return f.hash("pow", f.constant("e"), f.value(n.Args[0]))
 		}
 		if n.Name == "log" && len(n.Args) == 1 {
-			f.pure = false
+			f.conclusive = false
 			return f.hash("func log", f.value(n.Args[0]), 10)
 		}
 	}
-	// Everything else is an unknown that depends on its parts.
 	return f.application(n)
 }
 
@@ -144,7 +143,7 @@ func (f *formula) constant(name string) uint64 { return hashName("const "+name, 
 
 // application is the residue of a function of the residues of n's arguments.
 func (f *formula) application(n *latex.Node) uint64 {
-	f.pure = false
+	f.conclusive = false
 	switch n.Op {
 	case latex.Sum, latex.Prod, latex.Opaque: // infinity may be a limit
 		f.inside++
@@ -190,7 +189,7 @@ func (f *formula) hash(name string, values ...uint64) uint64 {
 }
 
 func (f *formula) unknown(h uint64, name string) uint64 {
-	f.pure = false
+	f.conclusive = false
 	return hashName(name, f.seed^h) % f.field.p
 }
 
@@ -212,7 +211,7 @@ func (f *formula) inverse(a uint64) uint64 {
 	return f.field.inverse(a)
 }
 
-// power is base^exponent: a field operation where the exponent is an integer.
+// power is base^exponent: a field operation where the exponent is an integer, else an unknown that depends on both.
 func (f *formula) power(n *latex.Node) uint64 {
 	base := f.value(n.Args[0])
 	var exp *big.Rat
@@ -227,10 +226,10 @@ func (f *formula) power(n *latex.Node) uint64 {
 	if exp == nil || !exp.IsInt() {
 		if exp != nil && exp.Sign() < 0 {
 			// x^{-1/2} is 1/x^{1/2}
-			f.pure = false
+			f.conclusive = false
 			return f.inverse(f.hash("pow", base, f.ratio(new(big.Rat).Neg(exp))))
 		}
-		f.pure = false
+		f.conclusive = false
 		return f.hash("pow", base, f.value(n.Args[1]))
 	}
 	if exp.Sign() < 0 {

@@ -22,9 +22,9 @@ type numeric struct {
 	complex   bool
 	leftReals bool      // an operation left the reals
 	scale     ball.Real // the largest summand met
-	// swallowed says that a nonzero summand was too small to change a sum at this
+	// lostSummand says that a nonzero summand was too small to change a sum at this
 	// precision, as in 1 + e^-10000: equality then proves nothing.
-	swallowed bool
+	lostSummand bool
 }
 
 func (e *numeric) ratio(n, d int64) ball.Complex { return e.ball.FromRat(big.NewRat(n, d)) }
@@ -46,8 +46,8 @@ func (e *numeric) checked(r *big.Rat, err error) ball.Complex {
 	return e.ball.FromRat(r)
 }
 
-// value evaluates n. It fails as operations of package ball do, for try to return. The
-// numbers 12 to 14 are seeds: by them unknowns of different kinds differ.
+// value evaluates n. It fails as operations of package ball do, for try to return. The numbers 12 to 14 are seeds: by them
+// unknowns of different kinds differ. Much that has no numeric meaning is an unknown that depends on its formula.
 func (e *numeric) value(n *latex.Node) ball.Complex {
 	e.c.budget -= 2 + int(e.ball.Prec)/256
 	ball.FailIf(e.c.budget < 0, errLimit)
@@ -118,7 +118,7 @@ func (e *numeric) sum(x, y ball.Complex) ball.Complex {
 		e.scale = e.scale.Larger(z.Re.Larger(z.Im))
 	}
 	for _, part := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {
-		e.swallowed = e.swallowed || e.ball.Swallows(part[0], part[1]) || e.ball.Swallows(part[1], part[0])
+		e.lostSummand = e.lostSummand || e.ball.Swallows(part[0], part[1]) || e.ball.Swallows(part[1], part[0])
 	}
 	return e.ball.CAdd(x, y)
 }
@@ -131,9 +131,8 @@ func (e *numeric) noteNearOne(z ball.Complex, order int) {
 	for range order - 1 {
 		power = e.ball.CMul(power, z)
 	}
-	z = power
 	one := e.ball.Int(1)
-	e.swallowed = e.swallowed || e.ball.Swallows(one, z.Re) || e.ball.Swallows(one, z.Im)
+	e.lostSummand = e.lostSummand || e.ball.Swallows(one, power.Re) || e.ball.Swallows(one, power.Im)
 }
 
 // symbol is the value of a variable.
@@ -142,10 +141,10 @@ func (e *numeric) symbol(name string) ball.Complex {
 	switch {
 	case p == nil:
 		return e.unknown(hashName(name, 11))
-	case p.turn == nil:
+	case p.logFactor == nil:
 		return e.ball.FromRat(p.value)
 	case p.prec != e.ball.Prec:
-		power := e.ball.Exp(e.ball.Rat(p.turn))
+		power := e.ball.Exp(e.ball.Rat(p.logFactor))
 		p.ball, p.prec = e.ball.Mul(e.ball.Rat(p.value), power), e.ball.Prec
 	}
 	return ofReal(p.ball)
@@ -190,10 +189,11 @@ func (e *numeric) smooth(n *latex.Node, seed uint64) ball.Complex {
 	return total
 }
 
-// series adds or multiplies the terms of a finite sum or product.
+// series adds or multiplies the terms of a finite sum or product, with the index bound at the point. With bounds that are
+// not rational it is an unknown.
 func (e *numeric) series(n *latex.Node) ball.Complex {
 	var low, high int64
-	_, err := ball.Try(func() *big.Rat { low, high = e.c.bounds(n, e.at); return nil })
+	_, err := ball.Try(func() *big.Rat { low, high = e.c.bounds(n, e.at); return nil }) // nil: only the error is of use
 	if err == errIrrational {
 		return e.opaque(n)
 	}
@@ -216,7 +216,7 @@ func (e *numeric) series(n *latex.Node) ball.Complex {
 	return total
 }
 
-// power evaluates base^exponent.
+// power evaluates base^exponent: of an integer exponent by products, of a rational one by roots, else by logarithms.
 func (e *numeric) power(n *latex.Node) ball.Complex {
 	base := e.value(n.Args[0])
 	exp, err := e.c.rational(n.Args[1], e.at)
@@ -247,8 +247,7 @@ func (e *numeric) noteIfNegative(z ball.Complex) {
 	}
 }
 
-// rationalPower is z^(p/q). With an odd q it is real for negative z, as in
-// school; elsewhere the principal value.
+// rationalPower is z^(p/q). With an odd q it is real for negative z, as in school; elsewhere the principal value.
 func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) ball.Complex {
 	e.noteNearOne(e.ball.FromRat(exp), 1)
 	half := exp.Denom().IsInt64() && exp.Denom().Int64() == 2
@@ -316,7 +315,8 @@ func (e *numeric) extreme(n *latex.Node) ball.Complex {
 	return best
 }
 
-// function evaluates a known function.
+// function evaluates a known function, one without numeric values as an unknown. It notes where the function leaves the
+// reals, and where its argument is so small that the value says nothing of it.
 func (e *numeric) function(n *latex.Node) ball.Complex {
 	switch n.Name {
 	case "gcd", "lcm", "sgn":
@@ -329,7 +329,7 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 	b := e.ball
 	e.scale = e.scale.Larger(b.Int(1)) // near its zero, a function is small beside this
 	switch n.Name {
-	case "sin", "cos", "tan", "cot", "sec", "csc":
+	case "sin", "cos", "tan", "cot", "sec", "csc": // cos z differs from 1 by about z^2, sin z from z by about z^3
 		e.noteNearOne(z, map[string]int{"cos": 2, "sec": 2, "sin": 3, "tan": 3, "cot": 3, "csc": 3}[n.Name])
 		sin, cos := b.CSinCos(z)
 		return e.ofSine(n.Name, sin, cos)
@@ -379,7 +379,7 @@ func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
 	return e.ball.CQuo(one, sin)
 }
 
-// arc evaluates the inverse circular functions by arc tangents.
+// arc evaluates the inverse circular functions, of real arguments, by arc tangents: asin x is atan(x/sqrt(1-x^2)).
 func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	b := e.ball
 	e.noteNearOne(z, 3)
@@ -394,7 +394,7 @@ func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	x := e.realOnly(z).Re
 	if name == "atan" {
 		if !x.ContainsZero() {
-			e.swallowed = e.swallowed || b.Swallows(half.Re, b.Quo(b.Int(1), x)) // the arc tangent of 10^600
+			e.lostSummand = e.lostSummand || b.Swallows(half.Re, b.Quo(b.Int(1), x)) // the arc tangent of 10^600
 		}
 		return ofReal(b.Atan(x))
 	}
@@ -404,11 +404,11 @@ func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 		ball.Fail(errUndefined)
 	}
 	root := b.Sqrt(d)
-	a := half
+	a := half // asin 1
 	switch {
 	case !root.ContainsZero():
 		a = ofReal(b.Atan(b.Quo(x, root)))
-	case !root.IsZero():
+	case !root.IsZero(): // x is near 1 or -1
 		ball.Fail(ball.ErrUndecided)
 	case b.Sign(x) < 0:
 		a = b.CNeg(a)

@@ -8,8 +8,7 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// A field is the integers modulo a prime p near 2^62. p is 1 modulo 4, so -1 has a
-// square root, which i is mapped to.
+// A field is the integers modulo a prime p near 2^62. p is 1 modulo 4, so -1 has a square root, which i is mapped to.
 type field struct{ p, root uint64 }
 
 // fieldCount is the number of fields to choose from.

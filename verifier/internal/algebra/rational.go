@@ -25,12 +25,12 @@ const (
 type point struct {
 	name  string
 	value *big.Rat
-	// turn, if not nil, makes the variable value·e^turn, which is transcendental: no sine
+	// logFactor, if not nil, makes the variable value·e^logFactor, which is transcendental: no sine
 	// of a multiple of pi vanishes there, and no floor jumps.
-	turn *big.Rat
-	next *point
-	ball ball.Real // value·e^turn with prec bits
-	prec uint
+	logFactor *big.Rat
+	next      *point
+	ball      ball.Real // value·e^logFactor with prec bits
+	prec      uint
 }
 
 // lookup is the point that gives name its value, nil if none does.
@@ -40,8 +40,7 @@ func (p *point) lookup(name string) *point {
 	return p
 }
 
-// afford spends the cost of one operation on numbers of so many bits, and reports whether
-// the budget allowed it.
+// afford spends the cost of one operation on numbers of so many bits, and reports whether the budget allowed it.
 func (c *Checker) afford(bits int) bool {
 	words := bits/64 + 1
 	c.budget -= 1 + words + words*words/1500
@@ -81,7 +80,7 @@ func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 		return n.Rat
 	case latex.Sym:
 		p := at.lookup(n.Name)
-		ball.FailIf(p == nil || p.turn != nil, errIrrational)
+		ball.FailIf(p == nil || p.logFactor != nil, errIrrational)
 		return p.value
 	case latex.Add, latex.Mul, latex.Div, latex.Neg, latex.Percent, latex.Abs, latex.Floor, latex.Ceil, latex.Fact, latex.Fact2:
 	case latex.Pow:
@@ -188,6 +187,7 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 		return base
 	}
 	size := new(big.Int).Abs(exp)
+	// A number of k bits to the power m has at least (k-1)m bits.
 	ball.FailIf(!size.IsInt64() || size.Int64() > maxBits || int64(max(base.Num().BitLen(), base.Denom().BitLen())-1)*size.Int64() > maxBits, errLimit)
 	num := new(big.Int).Exp(base.Num(), size, nil)
 	den := new(big.Int).Exp(base.Denom(), size, nil)
@@ -201,7 +201,7 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 	c.spend(num.BitLen() + den.BitLen())
 	// Powers of coprime numbers are coprime. SetFrac would still look for a common
 	// divisor, at great cost, so the parts are set separately.
-	power := big.NewRat(1, 2)
+	power := big.NewRat(1, 2) // not 1: Denom of an integer is a copy
 	power.Num().Set(num)
 	power.Denom().Set(den)
 	return power
@@ -224,8 +224,7 @@ func (c *Checker) exactRoot(x *big.Rat, k int64) *big.Rat {
 	return new(big.Rat).SetFrac(num, c.integerRoot(x.Denom(), k))
 }
 
-// integerRoot is the k-th root of x >= 0, which fails if it is not an integer, or if finding it
-// would cost too much.
+// integerRoot is the k-th root of x >= 0, which fails if it is not an integer, or if finding it would cost too much.
 func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 	if x.BitLen() <= 1 || k == 1 {
 		return new(big.Int).Set(x)
@@ -263,7 +262,7 @@ func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 		return new(big.Rat)
 	}
 	if other := new(big.Rat).Sub(top, k); other.Cmp(k) < 0 {
-		k = other
+		k = other // n over k is n over n-k
 	}
 	ball.FailIf(!top.Num().IsInt64() || !k.Num().IsInt64() || k.Num().Int64() > maxFact/2 || int64(bitsOf(top))*k.Num().Int64() > maxBits, errLimit)
 	c.spend(bitsOf(top) * int(k.Num().Int64()))
@@ -298,7 +297,7 @@ func (c *Checker) rationalSeries(n *latex.Node, at *point) *big.Rat {
 	return total
 }
 
-// rationalFunction evaluates the functions that keep numbers rational.
+// rationalFunction evaluates the functions that keep numbers rational; others fail with errIrrational.
 func (c *Checker) rationalFunction(n *latex.Node, at *point) *big.Rat {
 	switch n.Name {
 	case "gcd", "lcm", "max", "min", "sgn":

@@ -40,18 +40,18 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 // random points of the field. possible is false if that is disproved, or if one of them is zero or undefined.
 func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool) (proportional, possible bool) {
 	var x, y [2]uint64
-	pure := true
+	conclusive := true
 	in := fieldFor(pairSeed(a, b))
 	for i := range x {
-		f := formula{c: c, field: in, seed: uint64(i + 21), pure: true, factors: factors}
+		f := formula{c: c, field: in, seed: uint64(i + 21), conclusive: true, factors: factors}
 		x[i], y[i] = f.value(a), f.value(b)
 		if f.bad {
 			return false, false
 		}
-		pure = pure && f.pure
+		conclusive = conclusive && f.conclusive
 	}
 	proportional = in.mul(x[0], y[1]) == in.mul(x[1], y[0])
-	return proportional, x[0] != 0 && y[0] != 0 && (proportional || !pure)
+	return proportional, x[0] != 0 && y[0] != 0 && (proportional || !conclusive)
 }
 
 // commonFactor is a/b at the first point where both are defined. Unless known says that the factor is constant,
@@ -64,7 +64,7 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 		}
 		s = survey(a, b)
 	}
-	points, enough := append(s.fractions(), s.naturals()...), 4
+	points, enough := append(s.fractions(), s.naturals()...), 4 // enough is how many other points have to agree
 	if s.hasSteps || s.hasBars {
 		enough = len(points) // only some of them lie beyond a corner
 	}
@@ -74,7 +74,7 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.hasI}
 		u, errU := e.try(a)
 		v, errV := e.try(b)
-		if !known && (e.swallowed || errU == ball.ErrUndecided || errV == ball.ErrUndecided) {
+		if !known && (e.lostSummand || errU == ball.ErrUndecided || errV == ball.ErrUndecided) {
 			return factor, false
 		}
 		if undefined := errU != nil || errV != nil || e.leftReals && !s.hasI; undefined {
@@ -134,7 +134,7 @@ func (c *Checker) Compare(a, b *latex.Node) (order int, ok bool) {
 		return 0, true
 	}
 	for _, prec := range precisions[:2] {
-		e := numeric{c: c, ball: &ball.Context{Prec: prec, Budget: &c.budget}, complex: s.hasI}
+		e := numeric{c: c, ball: &ball.Context{Prec: prec, Budget: &c.budget}, complex: s.hasI} // constants need no point
 		z, err := e.try(Difference(a, b))
 		if err == ball.ErrUndecided {
 			continue
@@ -163,8 +163,7 @@ func Infinite(n *latex.Node) int {
 	return 0
 }
 
-// Linear writes n as slope*name + offset with rational coefficients; ok is false if it is not
-// linear, or constant.
+// Linear writes n as slope*name + offset with rational coefficients; ok is false if it is not linear, or constant.
 func (c *Checker) Linear(n *latex.Node, name string) (slope, offset *big.Rat, ok bool) {
 	zero, err := c.rational(n, &point{name: name, value: new(big.Rat)})
 	one, err2 := c.rational(n, &point{name: name, value: big.NewRat(1, 1)})
@@ -173,8 +172,8 @@ func (c *Checker) Linear(n *latex.Node, name string) (slope, offset *big.Rat, ok
 	}
 	slope, offset = new(big.Rat).Sub(one, zero), new(big.Rat).Set(zero)
 	line := &latex.Node{Op: latex.Add, Args: []*latex.Node{{Op: latex.Mul, Args: []*latex.Node{Rational(slope), {Op: latex.Sym, Name: name}}}, Rational(zero)}}
-	same, pure := c.formulas(n, line)
-	return slope, offset, same && pure
+	same, conclusive := c.formulas(n, line)
+	return slope, offset, same && conclusive
 }
 
 // Rational is the numeral of r.

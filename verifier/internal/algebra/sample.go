@@ -16,14 +16,15 @@ var precisions = [...]uint{160, 480, 1600}
 
 const agreement = 80
 
-// numbers compares a and b numerically: once if they are constants, else at points.
+// numbers compares a and b numerically: once if they are constants, else at points. Steps and corners that points may miss
+// have to be the same on both sides.
 func (c *Checker) numbers(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
 	if s.hasInfinity {
 		return undecided, "infinite"
 	}
 	if len(s.names) == 0 {
-		switch outcome := c.samePoint(a, b, s, nil); outcome {
+		switch c.samePoint(a, b, s, nil) { // nil: no variable needs a value
 		case pointEqual:
 			return Equal, "the same number"
 		case pointDifferent:
@@ -42,13 +43,14 @@ func (c *Checker) numbers(a, b *latex.Node) (outcome, string) {
 
 // A trial compares two expressions with variables at points.
 type trial struct {
-	c    *Checker
-	a, b *latex.Node
-	s    variables
-	met  [pointLimit + 1]int // the points of each outcome
+	c      *Checker
+	a, b   *latex.Node
+	s      variables
+	counts [pointLimit + 1]int // the points of each outcome
 }
 
-// differ reports whether the two differ at one of the points. It stops where the budget ends.
+// differ reports whether the two differ at one of the points, and counts the outcomes at those before. It stops where the
+// budget ends.
 func (t *trial) differ(points func() []*point) bool {
 	if t.c.budget < 0 {
 		return false
@@ -58,7 +60,7 @@ func (t *trial) differ(points func() []*point) bool {
 		if outcome == pointDifferent {
 			return true
 		}
-		t.met[outcome]++
+		t.counts[outcome]++
 		if t.c.budget < 0 {
 			return false
 		}
@@ -66,31 +68,31 @@ func (t *trial) differ(points func() []*point) bool {
 	return false
 }
 
-// verdict tries fractions first, unless only natural numbers make sense. If fractions
-// leave both sides undefined, as in (-1)^n, it tries natural numbers. Sides that no
-// precision can distinguish, such as sines of 10^1000 x, do not count as equal.
+// verdict tries fractions first, unless only natural numbers make sense. If the sides are defined at fewer than three of
+// them, as in (-1)^n, or have steps, it tries natural numbers. Sides that no precision can distinguish, such as sines of
+// 10^1000 x, do not count as equal.
 func (t *trial) verdict() (outcome, string) {
 	const different, unclear = "different values at some point", "expressions that could not be told apart"
 	if len(t.s.integer) == 0 {
 		if t.differ(t.s.fractions) {
 			return unequal, different
 		}
-		if t.met[pointUndecided] > 0 || t.met[pointLone] > 0 && t.met[pointEqual] == 0 && !t.natural() {
+		if t.counts[pointUndecided] > 0 || t.counts[pointLone] > 0 && t.counts[pointEqual] == 0 && !t.natural() {
 			return undecided, unclear
 		}
-		if t.met[pointEqual] < 3 && t.met[pointLimit] > 0 {
+		if t.counts[pointEqual] < 3 && t.counts[pointLimit] > 0 {
 			return Limit, "values too large to compute"
 		}
 	}
-	if (len(t.s.integer) > 0 || t.met[pointEqual] < 3 || t.s.hasSteps) && t.differ(t.s.naturals) {
+	if (len(t.s.integer) > 0 || t.counts[pointEqual] < 3 || t.s.hasSteps) && t.differ(t.s.naturals) {
 		return unequal, different
 	}
-	switch {
+	switch { // five points suffice, or three if fractions were among them
 	case t.c.budget < 0:
 		return Limit, "expressions too costly to evaluate"
-	case t.met[pointEqual] >= 5 || t.met[pointEqual] >= 3 && len(t.s.integer) == 0:
+	case t.counts[pointEqual] >= 5 || t.counts[pointEqual] >= 3 && len(t.s.integer) == 0:
 		return Equal, "the same value at every point tried"
-	case t.met[pointLimit] > 0:
+	case t.counts[pointLimit] > 0:
 		return Limit, "values too large to compute"
 	}
 	return undecided, "expressions that could not be evaluated"
@@ -110,13 +112,13 @@ func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
 	}
 	// Mostly the first point decides, so the others are made on demand.
 	sets := []func() []*point{s.fractions, s.naturals}
-	if len(s.names) == 0 {
+	if len(s.names) == 0 { // one evaluation, without a point
 		sets = []func() []*point{func() []*point { return []*point{nil} }}
 	}
 	for _, points := range sets {
 		for _, at := range points() {
 			switch c.samePoint(a, b, s, at) {
-			case pointEqual, pointUndecided, pointNoNumber, pointLimit:
+			case pointEqual, pointUndecided, pointNoNumber, pointLimit: // nothing contradicts
 				return Equal, "the same formula"
 			case pointDifferent:
 				return unequal, "different values at some point"
@@ -144,10 +146,12 @@ type variables struct {
 	factors map[string]bool
 }
 
-// survey lists the variables of a and b and their places.
+// survey describes the contents of nodes: their variables, those that only make sense as natural numbers, such as n in n!,
+// and what else decides at which points they are compared. The index of a sum is no variable.
 func survey(nodes ...*latex.Node) variables {
 	s := variables{nodes: nodes, integer: map[string]bool{}, factors: factorLetters(nodes...)}
 	seen := map[string]bool{}
+	// discrete says that n stands where only natural numbers make sense, bound has the indices of the sums around it.
 	var walk func(n *latex.Node, discrete bool, bound []string)
 	walk = func(n *latex.Node, discrete bool, bound []string) {
 		if n == nil {
@@ -187,7 +191,7 @@ func survey(nodes ...*latex.Node) variables {
 			if high := n.Args[3]; !high.Is(latex.Const) { // an infinite series is compared as a formula
 				walk(high, true, bound)
 			}
-			walk(n.Args[0], discrete, append(bound[:len(bound):len(bound)], n.Args[1].Name))
+			walk(n.Args[0], discrete, append(bound[:len(bound):len(bound)], n.Args[1].Name)) // a copy: siblings share bound
 			return
 		case latex.Func:
 			switch n.Name {
@@ -199,7 +203,7 @@ func survey(nodes ...*latex.Node) variables {
 		case latex.Opaque, latex.Mod:
 			// Compared as a formula; its variables stay inside.
 			return
-		case latex.App:
+		case latex.App: // of h(a+b), where h is a factor
 			if s.factors[n.Name] && !seen[n.Name] {
 				seen[n.Name] = true
 				s.names = append(s.names, n.Name)
@@ -234,63 +238,64 @@ func isCrooked(n *latex.Node) bool {
 	return false
 }
 
-// isTame reports whether sampled points show every step and corner of n: the constants in it are ordinary,
-// below a corner there is no other, and below a step there are only polynomials. inside says that n stands
-// below a corner, step below a step.
-func (c *Checker) isTame(n *latex.Node, inside, step bool) bool {
+// isTame reports whether sampled points show every step and corner of n: the constants in it are ordinary, below a corner
+// there is no other, and below a step there are only polynomials. belowCorner says that n stands below a step or a corner,
+// belowStep below a step.
+func (c *Checker) isTame(n *latex.Node, belowCorner, belowStep bool) bool {
 	switch {
-	case n == nil || n.Op == latex.Const && !step:
+	case n == nil || n.Op == latex.Const && !belowStep:
 		return true
 	case !hasSymbol(n) && n.Op != latex.Sum && n.Op != latex.Prod:
 		r, err := c.rational(n, nil)
 		return err == nil && r.Num().CmpAbs(big.NewInt(ordinary)) <= 0 && r.Denom().Cmp(big.NewInt(ordinary)) <= 0
-	case isCrooked(n) && inside:
+	case isCrooked(n) && belowCorner:
 		return false
 	}
-	inside = inside || isCrooked(n)
+	belowCorner = belowCorner || isCrooked(n)
 	switch n.Op {
 	case latex.Sym, latex.Add, latex.Mul, latex.Neg, latex.Abs, latex.Root:
-	case latex.Sum, latex.Prod:
-		return c.isTame(n.Args[0], false, step) && c.isTame(n.Args[2], true, true) && c.isTame(n.Args[3], true, true)
+	case latex.Sum, latex.Prod: // the term, and the bounds, which step
+		return c.isTame(n.Args[0], false, belowStep) && c.isTame(n.Args[2], true, true) && c.isTame(n.Args[3], true, true)
 	case latex.Floor, latex.Ceil, latex.Fact, latex.Fact2, latex.Binom:
-		step = true
+		belowStep = true
 	case latex.Pow, latex.Div:
 		zero := n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0
-		if step && hasSymbol(n.Args[1]) || n.Op == latex.Pow && zero {
+		if belowStep && hasSymbol(n.Args[1]) || n.Op == latex.Pow && zero {
 			return false
 		}
 	case latex.Func:
-		if step {
+		if belowStep {
 			return false
 		}
-		step = isCrooked(n)
+		belowStep = isCrooked(n)
 	default:
 		return false
 	}
-	return n.Every(func(arg *latex.Node) bool { return c.isTame(arg, inside, step) })
+	return n.Every(func(arg *latex.Node) bool { return c.isTame(arg, belowCorner, belowStep) })
 }
 
 // withoutSteps puts an unknown in the place of each term with steps (floor) or corners (|x|) that sampled
-// points would miss. ok is false unless both sides have the same such terms.
+// points may miss. Its name is made of the term's value in a field, so that equal terms become one unknown.
+// ok is false unless both sides have the same such terms.
 func (c *Checker) withoutSteps(a, b *latex.Node) (x, y *latex.Node, ok bool) {
-	mult := factorLetters(a, b)
+	const seed = 7 // any: it says which field and which values of the letters
+	factors := factorLetters(a, b)
 	var replaced func(n *latex.Node, seen map[string]bool) *latex.Node
 	replaced = func(n *latex.Node, seen map[string]bool) *latex.Node {
-		if n == nil || !isCrooked(n) {
-			if n == nil || !slices.ContainsFunc(n.Args, func(arg *latex.Node) bool { return arg != nil }) {
-				return n
-			}
+		switch {
+		case n == nil:
+			return nil
+		case !isCrooked(n):
 			return n.Mapped(func(arg *latex.Node) *latex.Node { return replaced(arg, seen) })
-		}
-		if c.isTame(n, false, false) {
+		case c.isTame(n, false, false): // as the whole of a term it stands below no other step or corner
 			return n
 		}
-		f := formula{c: c, field: fieldFor(7), seed: 7, factors: mult}
+		f := formula{c: c, field: fieldFor(seed), seed: seed, factors: factors}
 		name := "step " + strconv.FormatUint(f.value(n), 36)
 		seen[name] = true
 		return &latex.Node{Op: latex.Sym, Name: name}
 	}
-	inA, inB := map[string]bool{}, map[string]bool{}
+	inA, inB := map[string]bool{}, map[string]bool{} // the unknowns of each
 	x, y = replaced(a, inA), replaced(b, inB)
 	return x, y, maps.Equal(inA, inB)
 }
@@ -315,12 +320,12 @@ func (s *variables) at(value func(i int) *big.Rat) *point {
 	return p
 }
 
-// turned makes the values of a point that are not integers transcendental.
-func turned(p *point) *point {
+// madeTranscendental makes the values of a point that are not integers transcendental.
+func madeTranscendental(p *point) *point {
 	for q := p; q != nil; q = q.next {
 		if !q.value.IsInt() {
-			q.turn = fraction(hashName(q.name, q.value.Num().Uint64()), 0, 1)
-			q.turn.Quo(q.turn, big.NewRat(64, 1))
+			q.logFactor = fraction(hashName(q.name, q.value.Num().Uint64()), 0, 1)
+			q.logFactor.Quo(q.logFactor, big.NewRat(64, 1))
 		}
 	}
 	return p
@@ -338,7 +343,7 @@ func (s *variables) fractions() []*point {
 	seed := pairSeed(s.nodes...)
 	var out []*point
 	for round, size := range [...]struct{ low, span int }{{1, 2}, {0, 3}, {0, 1}, {0, 3}, {0, 1}, {2, 6}, {5, 20}, {0, 1}} {
-		out = append(out, turned(s.at(func(i int) *big.Rat {
+		out = append(out, madeTranscendental(s.at(func(i int) *big.Rat {
 			v := fraction(seed^uint64(round*1000+i), size.low, size.span)
 			negative := false
 			switch round {
@@ -370,7 +375,7 @@ func (s *variables) naturals() []*point {
 	seed := pairSeed(s.nodes...)
 	var out []*point
 	for round := range rounds {
-		out = append(out, turned(s.at(func(i int) *big.Rat {
+		out = append(out, madeTranscendental(s.at(func(i int) *big.Rat {
 			if len(s.integer) > 0 && !s.integer[s.names[i]] && round%2 == 0 {
 				return fraction(seed^uint64(round*77+i), 0, 3)
 			}
@@ -398,7 +403,8 @@ const (
 	pointLimit
 )
 
-// samePoint compares a and b at one point, with growing precision.
+// samePoint compares a and b, of which s is the survey, at one point, with growing precision; at is nil if they are
+// constants.
 func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutcome {
 	// Where everything is rational, exact arithmetic is better and cheaper.
 	if at != nil {
@@ -415,7 +421,7 @@ func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutco
 		}
 	}
 	for _, prec := range precisions {
-		prec += uint(4 * s.digits)
+		prec += uint(4 * s.digits) // over 3.3 bits for each digit of the longest numeral
 		outcome := c.evaluate(a, b, s, at, prec)
 		if outcome != pointUndecided {
 			return outcome
@@ -427,13 +433,14 @@ func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutco
 	return pointUndecided
 }
 
-// evaluate compares a and b at one point and precision.
+// evaluate compares a and b at one point and precision. Where only one side is defined over the reals, the outcome is
+// pointLone, or pointDifferent if negative values matter.
 func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) pointOutcome {
 	ctx := &ball.Context{Prec: prec, Budget: &c.budget}
 	e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.hasI}
 	x, errX := e.try(a)
 	leftX := e.leftReals
-	e.leftReals = false
+	e.leftReals = false // from here on it is about b
 	y, errY := e.try(b)
 	undefined := func(err error, left bool) bool {
 		return err == ball.ErrUndefined || err == errUndefined || err == nil && left
@@ -466,7 +473,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 		if different {
 			return pointDifferent
 		}
-		if !tight || e.swallowed {
+		if !tight || e.lostSummand {
 			return pointUndecided
 		}
 	}

@@ -236,8 +236,7 @@ func lower(b Real) size {
 // Abs is |a|.
 func (c *Context) Abs(a Real) Real { return Real{c.newFloat().Abs(a.float()), a.radius()} }
 
-// Sqrt is the root of a. It is undefined for negative numbers, and undecided where the radius is more than half
-// of a.
+// Sqrt is the root of a. It is undefined for negative numbers, and undecided where the radius is more than half of a.
 func (c *Context) Sqrt(a Real) Real {
 	if a.IsZero() {
 		return a
@@ -250,11 +249,6 @@ func (c *Context) Sqrt(a Real) Real {
 	FailIf(a.radius() >= sizeOf(a.float())-1, ErrUndecided)
 	x := c.newFloat().Sqrt(a.float())
 	return Real{x, (sizeOf(x) - size(c.Prec)).plus(a.radius() - sizeOf(x) + 2*slack)} // 2 sqrt(low) >= sqrt(mid) for a rad < 3/4 mid
-}
-
-// PowInt is a^n.
-func (c *Context) PowInt(a Real, n int64) Real {
-	return c.CPowInt(Complex{Re: a, Im: c.Int(0)}, n).Re
 }
 
 // Differ reports whether a and b are proved to be different numbers, and if not, whether their

@@ -22,9 +22,6 @@ func (c *Context) CAdd(a, b Complex) Complex {
 // CNeg is -a.
 func (c *Context) CNeg(a Complex) Complex { return Complex{c.Neg(a.Re), c.Neg(a.Im)} }
 
-// CSub is a - b.
-func (c *Context) CSub(a, b Complex) Complex { return c.CAdd(a, c.CNeg(b)) }
-
 // CMul is a b.
 func (c *Context) CMul(a, b Complex) Complex {
 	if a.IsReal() && b.IsReal() {
@@ -53,7 +50,7 @@ func (c *Context) CAbs(z Complex) Real {
 	return c.Sqrt(c.Add(c.Mul(z.Re, z.Re), c.Mul(z.Im, z.Im)))
 }
 
-// CPowInt is z^n, by squaring.
+// CPowInt is z^n, by squaring. It fails with ErrRange where a power gets too large or too small.
 func (c *Context) CPowInt(z Complex, n int64) Complex {
 	result := Complex{Re: c.Int(1)}
 	if n < 0 {
@@ -64,7 +61,7 @@ func (c *Context) CPowInt(z Complex, n int64) Complex {
 		if n&1 == 1 {
 			result = c.CMul(result, z)
 		}
-		if n > 1 {
+		if n > 1 { // the last square would not be used
 			z = c.CMul(z, z)
 		}
 		for _, x := range [...]Real{z.Re, z.Im, result.Re, result.Im} {
@@ -85,7 +82,8 @@ func (c *Context) CExp(z Complex) Complex {
 	return Complex{c.Mul(r, cos), c.Mul(r, sin)}
 }
 
-// Arg is the angle of z in (-pi, pi].
+// Arg is the angle of z in (-pi, pi]. It is undefined for zero, and undecided where z may be on the negative real axis, at
+// which it jumps, but is not known to be real.
 func (c *Context) Arg(z Complex) Real {
 	if z.IsReal() {
 		switch s := c.Sign(z.Re); {

@@ -8,8 +8,7 @@ import (
 // Elementary functions: the middle is computed with guard bits, the exponential, the sine and the cosine by
 // their series, their inverses by Newton's iteration; the radius follows from the function's slope.
 
-// guard is how many extra bits the middles are computed with, twice where a reduction of the
-// argument takes some.
+// guard is how many extra bits the middles are computed with, twice where a reduction of the argument takes some.
 const guard = 64
 
 // working is a float with all guard bits that holds x.
@@ -34,7 +33,7 @@ func done(step, x *big.Float, bits uint) bool {
 // Pi is pi.
 func (c *Context) Pi() Real { return c.fromMiddle(c.piFloat(), none) }
 
-// piFloat is pi with guard bits, by the arithmetic-geometric mean of Gauss and Legendre.
+// piFloat is pi with guard bits, computed once for the Context, by the arithmetic-geometric mean of Gauss and Legendre.
 func (c *Context) piFloat() *big.Float {
 	if c.pi != nil {
 		return c.pi
@@ -74,7 +73,7 @@ func (c *Context) Exp(a Real) Real {
 
 // expFloat is e^x, as the power 2^k of e^(x/2^k), which has a short series.
 func (c *Context) expFloat(x *big.Float) *big.Float {
-	const small = 12 // the series is of an argument below 2^-small
+	const small = 12 // the series is of an argument below 2^-small, |x|/2^k
 	r := c.working(x)
 	r.Abs(r)
 	k := max(0, r.MantExp(nil)+small)
@@ -89,7 +88,7 @@ func (c *Context) expFloat(x *big.Float) *big.Float {
 		sum.Mul(sum, add(c.working(sum), sum, big.NewFloat(2)))
 	}
 	add(sum, sum, big.NewFloat(1))
-	if x.Sign() < 0 {
+	if x.Sign() < 0 { // e^-|x|
 		sum.Quo(c.working(big.NewFloat(1)), sum)
 	}
 	return sum
@@ -126,16 +125,17 @@ func (c *Context) SinCos(a Real) (sin, cos Real) {
 	FailIf(a.radius() >= -1, ErrUndecided)
 	s, co := c.sinCosFloat(a.float())
 	rad := a.radius()
-	if sizeOf(a.float()) > -1 { // there the argument is reduced
+	if sizeOf(a.float()) > -1 { // |a| is above 1/2: there the argument is reduced
 		rad = rad.plus(c.absolute())
 	}
 	return c.fromMiddle(s, rad), c.fromMiddle(co, rad)
 }
 
-// sinCosFloat is sin x and cos x, by their series at r: x = k pi/2 + r.
+// sinCosFloat is sin x and cos x, by their series at r, where x = k pi/2 + r; k quarter turns then exchange them or their
+// signs.
 func (c *Context) sinCosFloat(x *big.Float) (sin, cos *big.Float) {
 	r, k := c.working(x), int64(0)
-	if sizeOf(x) > -1 {
+	if sizeOf(x) > -1 { // |x| is above 1/2
 		half := c.working(c.piFloat())
 		half.SetMantExp(half, -1)
 		q, _ := c.working(x).Quo(x, half).Float64()
@@ -143,7 +143,8 @@ func (c *Context) sinCosFloat(x *big.Float) (sin, cos *big.Float) {
 		r.Sub(r, c.working(half).Mul(half, new(big.Float).SetInt64(k)))
 	}
 	sin, cos = c.working(new(big.Float)), c.working(big.NewFloat(1))
-	term := c.working(cos)
+	term := c.working(cos) // r^n/n!
+	// The first term of each series is added in any case; then terms go on to the last bit of r, the size of the sine.
 	for n := int64(1); n < 3 || !done(term, r, term.Prec()); n++ {
 		term.Mul(term, r).Quo(term, new(big.Float).SetInt64(n))
 		signed := c.working(term)
