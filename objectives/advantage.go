@@ -41,13 +41,14 @@ func Rewards(group []Trajectory) []float64 {
 
 // SetAdvantages fills in Advantage, TokenAdvantage and Degenerate of complete groups
 // (every response to a prompt) that form a round. It first shapes the rewards if o is a
-// Shaper, and subtracts kl_reward's part; Reward itself stays unchanged.
+// Shaper, and subtracts kl_reward's part from those of sampled responses, not from the greedy one's; Reward itself stays
+// unchanged. Degenerate says that the rewards so changed are equal.
 func SetAdvantages(o Objective, groups ...[]Trajectory) {
 	shaped := make([][]Trajectory, len(groups))
 	shaper, shapes := o.(Shaper)
-	taken := func(Trajectory) float64 { return 0 }
-	if s, ok := o.(shares); ok {
-		taken = s.settings().klPenalty
+	klPenalty := func(Trajectory) float64 { return 0 }
+	if s, ok := o.(hasShared); ok {
+		klPenalty = s.settings().klPenalty
 	}
 	for g, group := range groups {
 		shaped[g] = slices.Clone(group)
@@ -55,7 +56,7 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 			if shapes {
 				shaped[g][i].Reward = shaper.Shape(t)
 			}
-			shaped[g][i].Reward -= taken(t)
+			shaped[g][i].Reward -= klPenalty(t)
 			if shapes && t.Greedy != nil {
 				greedy := *t.Greedy
 				greedy.Reward = shaper.Shape(greedy)
@@ -69,7 +70,7 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 		degenerate := allRewardsEqual(shaped[g])
 		for i, a := range all[g] {
 			group[i].Advantage, group[i].Degenerate = a, degenerate
-			shaped[g][i].Advantage = a
+			shaped[g][i].Advantage = a // for TokenAdvantages below
 		}
 		if !perToken {
 			continue

@@ -24,7 +24,7 @@ type foreign struct {
 	RejectHigh   float64 `toml:"reject_high" needs:"reject!=none" range:"[0,)"`
 }
 
-// scale multiplies the factors of t's tokens.
+// scale multiplies the factors of t's tokens by their importance weights, and by 0 where the token is rejected.
 func (m foreign) scale(t *Trajectory, factors []float64) {
 	if m.Importance == "none" && m.ImportanceCap != 0 {
 		m.Importance = "token-truncate"
@@ -59,12 +59,12 @@ func (m foreign) check() error {
 	return nil
 }
 
-// weigh sets f to the importance weights.
+// weigh sets f to the importance weights of tokens with the log-ratios y.
 func (m foreign) weigh(y, f []float64) {
-	of, how, _ := strings.Cut(m.Importance, "-")
+	scope, how, _ := strings.Cut(m.Importance, "-") // "none" has no how
 	sum := reduce("sum", y)
 	for j, x := range y {
-		if of == "sequence" {
+		if scope == "sequence" {
 			x = sum
 		}
 		f[j] = math.Exp(x)
@@ -79,10 +79,11 @@ func (m foreign) weigh(y, f []float64) {
 	}
 }
 
-// reject sets the factors f of what is too far off to 0.
+// reject sets the factors f to 0 of tokens whose estimate, by the log-ratios y, is outside the bounds: each token's own, or
+// that of the response for all.
 func (m foreign) reject(y, f []float64) {
 	least, most := math.Inf(-1), m.RejectHigh
-	k := slices.Clone(y)
+	k := slices.Clone(y) // the estimates
 	for j, x := range y {
 		switch m.Reject {
 		case "none":
@@ -95,10 +96,10 @@ func (m foreign) reject(y, f []float64) {
 			k[j] = math.Expm1(x) - x
 		}
 	}
-	whole := reduce(m.RejectReduce, k)
+	ofResponse := reduce(m.RejectReduce, k)
 	for j, x := range k {
 		if m.RejectReduce != "token" {
-			x = whole
+			x = ofResponse
 		}
 		if x < least || x > most {
 			f[j] = 0
@@ -106,7 +107,7 @@ func (m foreign) reject(y, f []float64) {
 	}
 }
 
-// reduce returns the sum, mean or max of x.
+// reduce returns the mean or the max of x, or the sum for any other word.
 func reduce(how string, x []float64) float64 {
 	switch {
 	case how == "max" && len(x) > 0:

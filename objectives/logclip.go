@@ -43,19 +43,20 @@ func (c *ClippedLogRatios) Read(clip LogClip, t Trajectory, eps float64) {
 		}
 	}
 	sum := c.ReadWithin(t, lo, hi, eps)
-	most := max(sum, -clip.Clip)
+	clipped := max(sum, -clip.Clip)
 	if t.Advantage >= 0 {
-		most = min(sum, clip.Clip)
+		clipped = min(sum, clip.Clip)
 	}
-	if clip.ClipMode == "sequence" && most != sum {
+	if clip.ClipMode == "sequence" && clipped != sum {
 		for j := range c.Z {
-			c.Z[j] = most / float64(len(c.Z))
+			c.Z[j] = clipped / float64(len(c.Z))
 		}
 		c.Cut = len(c.Z)
 	}
 }
 
-// ReadWithin replaces the contents by the log-ratios of t, clamped to [lo, hi], and returns their sum before that.
+// ReadWithin replaces the contents by the log-ratios of t, clamped to [lo, hi], and returns their sum before that. Tokens
+// with a log-ratio beyond eps count as saturated.
 func (c *ClippedLogRatios) ReadWithin(t Trajectory, lo, hi, eps float64) (sum float64) {
 	n := len(t.LogProb)
 	z, old := slices.Grow(c.Z[:0], n)[:n], t.OldLogProb[:n]

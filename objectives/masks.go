@@ -30,7 +30,8 @@ type masks struct {
 	foreign
 }
 
-// Mask implements Masker.
+// Mask implements Masker: it returns the product of the masks for each token, or nil if all are off. KL-Cov is no factor,
+// but a term of the loss.
 func (m masks) Mask(b Batch) [][]float64 {
 	if m.MaskOffPolicy == 0 && m.TopEntropy == 0 && m.ClipCov == 0 && m.ImportanceCap == 0 && m.Importance == "none" && m.Reject == "none" {
 		return nil
@@ -38,12 +39,12 @@ func (m masks) Mask(b Batch) [][]float64 {
 	factors := b.Zeros()
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
-		kept := 1.0
+		factor := 1.0 // of all tokens of t
 		if m.offPolicy(t) {
-			kept = 0
+			factor = 0
 		}
 		for j := range factors[i] {
-			factors[i][j] = kept
+			factors[i][j] = factor
 		}
 		m.scale(t, factors[i])
 	}
@@ -160,8 +161,8 @@ func Quantile(x []float64, q float64) float64 {
 	return x[low] + (at-float64(low))*(x[min(low+1, len(x)-1)]-x[low])
 }
 
-// shares is implemented by every objective that embeds Shared.
-type shares interface{ settings() Shared }
+// hasShared is implemented by every objective that embeds Shared.
+type hasShared interface{ settings() Shared }
 
 func (s Shared) settings() Shared { return s }
 
@@ -180,7 +181,7 @@ func Loss(o Objective, b, at Batch) float64 {
 			loss += o.Loss(b, at) - o.Loss(blend(b, at, factors), at)
 		}
 	}
-	if s, ok := o.(shares); ok {
+	if s, ok := o.(hasShared); ok {
 		for _, k := range s.settings().penalized(at) {
 			t := &b.Trajectories[k.i]
 			loss += tokenScale(o, b, k.i) * s.settings().KLCovBeta * math.Abs(t.LogProb[k.j]-t.OldLogProb[k.j])
@@ -211,7 +212,7 @@ func Weights(o Objective, b Batch, w [][]float64) {
 			}
 		}
 	}
-	if s, ok := o.(shares); ok {
+	if s, ok := o.(hasShared); ok {
 		for _, k := range s.settings().penalized(b) {
 			t := &b.Trajectories[k.i]
 			switch d := t.LogProb[k.j] - t.OldLogProb[k.j]; {

@@ -289,13 +289,13 @@ func NeedsOf(o Objective) (n Needs) {
 	n.Greedy = says(o, func(x interface{ NeedsGreedy() bool }) bool { return x.NeedsGreedy() })
 	n.Group = !n.Greedy && !says(o, func(x interface{ NeedsGroup() bool }) bool { return !x.NeedsGroup() })
 	n.Entropy = says(o, func(x interface{ NeedsEntropy() bool }) bool { return x.NeedsEntropy() })
-	n.Squares = says(o, func(s shares) bool { return s.settings().Advantage == "otb" })
-	n.States = says(o, func(s shares) bool { return s.settings().Advantage == "gigpo" })
+	n.Squares = says(o, func(s hasShared) bool { return s.settings().Advantage == "otb" })
+	n.States = says(o, func(s hasShared) bool { return s.settings().Advantage == "gigpo" })
 	n.EntropyGradient = says(o, EntropyWeigher.WeighsEntropy)
 	n.All = n.Entropy || says(o, func(x interface{ ReadsBatch() bool }) bool { return x.ReadsBatch() })
 	n.Apart = says(o, func(x interface{ WeighsApart() bool }) bool { return x.WeighsApart() })
 	n.Whole = says(o, func(x interface{ WeighsWhole() bool }) bool { return x.WeighsWhole() })
-	n.Flat = n.EntropyGradient || n.Reference || says(o, func(s shares) bool { return s.settings().KLCov > 0 }) ||
+	n.Flat = n.EntropyGradient || n.Reference || says(o, func(s hasShared) bool { return s.settings().KLCov > 0 }) ||
 		says(o, func(x interface{ WeighsAll() bool }) bool { return x.WeighsAll() })
 	return n
 }

@@ -63,9 +63,10 @@ func (s penalties) AddPenalty(t Trajectory, c float64, w []float64) {
 }
 
 // klTerm returns the estimate of the KL divergence at token i and its derivative, with
-// x = RefLogProb - LogProb (D52 to D54):
+// x = RefLogProb - LogProb (D52 to D54). An estimate above KLCap is KLCap, with the derivative 0 unless kl_gradient gives
+// another:
 //
-//	k3   e^x - x - 1, 1 - e^x     k2   x^2/2, -x     abs  |x|, -sign(x)     k1   -x
+//	k3   e^x - x - 1, 1 - e^x     k2   x^2/2, -x     abs  |x|, -sign(x)     k1   -x, 0: a measure without a pull
 //	kl_gradient = "k2": the derivative is -x, whatever the estimate
 //	kl_gradient = "unbiased": r k3, -r x, with r = e^(LogProb - OldLogProb) in the gradient
 func (s penalties) klTerm(t *Trajectory, i int) (kl, slope float64) {
@@ -74,7 +75,7 @@ func (s penalties) klTerm(t *Trajectory, i int) (kl, slope float64) {
 	case "k2":
 		kl, slope = x*x/2, -x
 	case "abs":
-		kl, slope = math.Abs(x), -x/max(math.Abs(x), math.SmallestNonzeroFloat64)
+		kl, slope = math.Abs(x), -x/max(math.Abs(x), math.SmallestNonzeroFloat64) // 0 at 0
 	case "k1":
 		kl = -x
 	default:

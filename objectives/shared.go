@@ -135,7 +135,7 @@ func (s Shared) WeighsApart() bool { return s.TopEntropy == 0 && s.ClipCov == 0 
 // advantages which it does not read.
 func Check(o Objective) error {
 	err := settings.Check(o)
-	if s, ok := o.(shares); ok && NeedsOf(o).Whole && s.settings().rule().Tokens != nil {
+	if s, ok := o.(hasShared); ok && NeedsOf(o).Whole && s.settings().rule().Tokens != nil {
 		err = errors.Join(err, &SettingError{Key: "advantage", Value: s.settings().Advantage,
 			Remedy: "must be another rule: it gives each token an advantage, and " + oneAdvantage})
 	}

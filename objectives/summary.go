@@ -37,7 +37,7 @@ type Stat struct {
 // delta and log_ratio are not clipped or weighted. ratio is the one in the objective's
 // formula. delta/... are over tokens.
 //
-// grad_share/top10 to top90 tell how the gradient is byResponse over the tokens of a
+// grad_share/top10 to top90 tell how the gradient is spread over the tokens of a
 // response: the share of sum |w| that the tenth (two tenths, ...) of its tokens with
 // the largest |w| holds, averaged over the responses that have a gradient. top10 is
 // 0.1 if all tokens have the same |w|.
@@ -60,7 +60,7 @@ func (b Batch) Summarize(w [][]float64, d []Diagnostics) []Stat {
 		{"/pos", func(a float64) bool { return a > 0 }},
 		{"/neg", func(a float64) bool { return a < 0 }},
 	} {
-		var of []int
+		var of []int // the responses that the part has
 		for i, t := range b.Trajectories {
 			if len(t.LogProb) > 0 && part.has(t.Advantage) {
 				of = append(of, i)
@@ -176,7 +176,7 @@ func meanShare(byResponse [][9]float64, of []int, k int) float64 {
 	return mean(shares)
 }
 
-// gradientShares returns how the gradient of one response is byResponse over its
+// gradientShares returns how the gradient of one response is spread over its
 // tokens: element k is the share of sum |w| held by the (k+1)/10 of the tokens
 // with the largest |w|. A token on the boundary counts in part. The shares are 0
 // if no token has weight. w is overwritten.

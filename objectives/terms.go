@@ -8,7 +8,7 @@ import "math"
 // A weight reaches the logits of a token times 1 - p, where p is the token's probability, and
 // the derivative of the entropy has about the size of the entropy.
 func TermStats(o Objective, b Batch, w [][]float64) (stats []Stat) {
-	s, ok := o.(shares)
+	s, ok := o.(hasShared)
 	if !ok || s.settings().KLBeta == 0 && !s.settings().WeighsEntropy() && s.settings().KLTarget == 0 {
 		return nil
 	}
@@ -18,7 +18,7 @@ func TermStats(o Objective, b Batch, w [][]float64) (stats []Stat) {
 	for i, t := range b.Trajectories {
 		c := tokenScale(o, b, i)
 		for j, logp := range t.LogProb {
-			pull := 0.0
+			pull := 0.0 // the penalty's part of the weight
 			if beta != 0 {
 				_, slope := x.klTerm(&t, j)
 				pull = c * beta * slope

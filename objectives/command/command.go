@@ -196,8 +196,8 @@ func (o *asked) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ask asks the program for a batch, unless it was the newest question, too. It panics with an
-// objectives.Failed if there is no answer.
+// ask asks the program for a batch, unless it was the newest question, too, and asks again up to Retries times where no
+// answer came. It panics with an objectives.Failed if there is none.
 func (o *asked) ask(b, at objectives.Batch) *answer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -206,7 +206,7 @@ func (o *asked) ask(b, at objectives.Batch) *answer {
 		return o.answer
 	}
 	question, err := o.encode(b, at)
-	for try := 0; err == nil; try++ {
+	for try := 0; err == nil; try++ { // an answer that cannot be used ends it, too
 		var text []byte
 		var a *answer
 		if text, err = o.once(question); err == nil {
@@ -226,7 +226,7 @@ func (o *asked) ask(b, at objectives.Batch) *answer {
 
 var seed = maphash.MakeSeed()
 
-// keyOf tells batches apart: a step asks for one and the same up to three times.
+// keyOf is a hash of what a question has, which tells batches apart: a step asks for one and the same up to three times.
 func (o *asked) keyOf(b, at objectives.Batch) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -259,7 +259,7 @@ func (o *asked) encode(b, at objectives.Batch) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return line[1:], nil
+	return line[1:], nil // without the brace
 }
 
 func (o *asked) list(x []float64) any {
@@ -316,7 +316,7 @@ func (o *Program) exchange(question []byte) ([]byte, error) {
 	return text, err
 }
 
-// read reads an answer, checks it and unpacks its weights.
+// read reads an answer to the question for b, checks it and unpacks its weights, lists of numbers or base64 of float32.
 func read(text []byte, b objectives.Batch) (*answer, error) {
 	a := new(answer)
 	if err := strict.JSON(text, a); err != nil {

@@ -43,14 +43,16 @@ func (o *Server) Ready(ctx context.Context) error {
 	return remote.Reach(ctx, client, "objective.url", o.URL)
 }
 
-// post asks a question.
+// post sends a question, an object that lacks its opening brace, with an id before its fields, and returns the answer. It
+// notes whom it asked for messages. After a refusal that is not final it waits as the server asks, since the caller tries
+// again.
 func (o *Server) post(question []byte) ([]byte, error) {
 	o.whom = "POST " + o.URL
 	token, err := remote.Token("objective", o.TokenEnv)
 	if err != nil {
 		return nil, &remote.Refusal{Err: err, Final: true}
 	}
-	client, err := remote.Client("objective", o.TokenEnv, process.MaxAnswer+1)
+	client, err := remote.Client("objective", o.TokenEnv, process.MaxAnswer+1) // one more, so that too long an answer is noticed
 	if err != nil {
 		return nil, err
 	}

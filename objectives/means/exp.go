@@ -15,7 +15,7 @@ const (
 	invLn2N   = 128 / math.Ln2
 	ln2HiN    = 6.93147180369123816490e-01 / 128 // ends in zero bits, so that k ln2HiN is exact
 	ln2LoN    = 1.90821492927058770002e-10 / 128
-	roundTo   = 0x1.8p52 // adding it leaves round(x) in the low bits
+	roundBy   = 0x1.8p52 // adding it rounds x, and leaves round(x) in the low bits of the sum
 	expDomain = 708      // e^-708 is the smallest normal power
 )
 
@@ -35,8 +35,8 @@ func anchor(p, lo, hi float64) float64 {
 	return hi
 }
 
-// expSums returns the sums of e^x and e^2x over x = p (z - anchor). Every z lies in
-// [lo, hi].
+// expSums returns the sums of e^x and e^2x over x = p (z - anchor). Every z lies in [lo, hi]. Where e^x may be smaller than
+// the normal powers of the table, it calls math.Exp.
 func expSums(z []float64, p, lo, hi float64) (s1, s2 float64) {
 	top := anchor(p, lo, hi)
 	if math.Abs(p)*(hi-lo) >= expDomain {
@@ -49,11 +49,11 @@ func expSums(z []float64, p, lo, hi float64) (s1, s2 float64) {
 	}
 	for _, v := range z {
 		x := p * (v - top)
-		k := x*invLn2N + roundTo
-		bits := math.Float64bits(k)
-		k -= roundTo
+		k := x*invLn2N + roundBy
+		bits := math.Float64bits(k) // whose low bits are the whole number k
+		k -= roundBy                // k as a number
 		r := x - k*ln2HiN - k*ln2LoN
-		s := math.Float64frombits(expTable[bits&127] + bits<<45)
+		s := math.Float64frombits(expTable[bits&127] + bits<<45) // 2^(k/128); the table has taken off k%128 << 45
 		r2 := r * r
 		e := s + s*(r+r2*(0.5+r*(1.0/6))+r2*r2*(1.0/24+r*(1.0/120)))
 		s1 += e
@@ -75,11 +75,11 @@ func expFill(e, z []float64, p, lo, hi float64) (sum float64) {
 	}
 	for j, v := range z {
 		x := p * (v - top)
-		k := x*invLn2N + roundTo
-		bits := math.Float64bits(k)
-		k -= roundTo
+		k := x*invLn2N + roundBy
+		bits := math.Float64bits(k) // whose low bits are the whole number k
+		k -= roundBy                // k as a number
 		r := x - k*ln2HiN - k*ln2LoN
-		s := math.Float64frombits(expTable[bits&127] + bits<<45)
+		s := math.Float64frombits(expTable[bits&127] + bits<<45) // 2^(k/128); the table has taken off k%128 << 45
 		r2 := r * r
 		e[j] = s + s*(r+r2*(0.5+r*(1.0/6))+r2*r2*(1.0/24+r*(1.0/120)))
 		sum += e[j]

@@ -15,6 +15,7 @@ type source struct {
 	o objectives.Objective
 }
 
+// draw returns a source of batches for o with a seed.
 func draw(o objectives.Objective, seed uint64) source {
 	return source{rand.New(rand.NewPCG(seed, 0x0e)), o}
 }
@@ -137,7 +138,7 @@ func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 	return group
 }
 
-// overwrite changes every number that b points to, in place.
+// overwrite changes every number that b points to, in place, so that an objective that keeps a part of b shows it.
 func overwrite(b objectives.Batch) {
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]

@@ -61,7 +61,8 @@ func slopeOf(x *float64, f func() float64) (slope float64, smooth bool) {
 	return slope, math.Abs(wide-narrow) <= 1e-5*max(math.Abs(slope), 1e-3)
 }
 
-// checkEntropy compares EntropyWeights with differences of Loss in Entropy. Loss is linear in the entropy.
+// checkEntropy compares EntropyWeights with differences of Loss in Entropy, in which Loss is linear. Without that method
+// the loss may not depend on the entropy.
 func checkEntropy(new func() objectives.Objective) error {
 	o := new()
 	e, ok := o.(objectives.EntropyWeigher)
@@ -75,7 +76,7 @@ func checkEntropy(new func() objectives.Objective) error {
 		if b.Trajectories[0].Entropy == nil {
 			return errors.New("WeighsEntropy is true, but NeedsEntropy does not ask for the entropy")
 		}
-		v = rows(b, math.NaN())
+		v = rows(b, math.NaN()) // each element has to be set
 		e.EntropyWeights(b, v)
 	}
 	moved := clone(b)
@@ -90,8 +91,8 @@ func checkEntropy(new func() objectives.Objective) error {
 	return nil
 }
 
-// checkDirection looks at the sum of the weights of a response, which is how the
-// loss moves when all its log-probs rise together.
+// checkDirection wants a loss that falls where all log-probs of a response with a positive advantage rise together, and
+// rises for a negative one: the sum of the weights says so.
 func checkDirection(new func() objectives.Objective) error {
 	o := new()
 	b := draw(o, 11).onPolicy()

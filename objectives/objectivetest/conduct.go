@@ -113,13 +113,13 @@ func checkRetention(new func() objectives.Objective) error {
 		return fmt.Errorf("after an earlier batch was overwritten: the loss is %v, and %v at another time", loss, wantLoss)
 	}
 	// ... and later calls must not change earlier results.
-	kept, keptAdvantages := weights(o, second), slices.Clone(advantages)
+	earlier, earlierAdvantages := weights(o, second), slices.Clone(advantages)
 	everything(o, s.ordinary(), second, rows(second, 0))
 	objectives.Advantages(o, [][]objectives.Trajectory{s.group([]float64{5, 1})})
-	if err := same(kept, want); err != nil {
+	if err := same(earlier, want); err != nil {
 		return fmt.Errorf("a later call wrote to an earlier w: %w", err)
 	}
-	if !slices.Equal(advantages, keptAdvantages) {
+	if !slices.Equal(advantages, earlierAdvantages) {
 		return errors.New("a later call of Advantages wrote to the result of an earlier one")
 	}
 	return nil
@@ -176,9 +176,9 @@ func checkNoSignal(o objectives.Objective, b objectives.Batch) error {
 	return nil
 }
 
-// checkAlone wants weights, loss and state that do not depend on the log-probs of responses without an
-// advantage.
-func checkAlone(new func() objectives.Objective) error {
+// checkWithoutAdvantage wants weights, loss and state that do not depend on the log-probs of responses without an
+// advantage, and no weights of these.
+func checkWithoutAdvantage(new func() objectives.Objective) error {
 	o := new()
 	if objectives.NeedsOf(o).All {
 		return nil
@@ -195,7 +195,7 @@ func checkAlone(new func() objectives.Objective) error {
 		dead := func(i int) bool { return !objectives.NeedsOf(o).Live(b.Trajectories[i]) }
 		for i := range other.Trajectories {
 			if dead(i) {
-				copy(other.Trajectories[i].LogProb, other.Trajectories[i].OldLogProb)
+				copy(other.Trajectories[i].LogProb, other.Trajectories[i].OldLogProb) // as where they are not computed
 			}
 		}
 		w, again := weights(o, b), weights(o, other)
@@ -207,6 +207,7 @@ func checkAlone(new func() objectives.Objective) error {
 				return fmt.Errorf("trajectory %d has no advantage: the largest weight is %v", i, largest(w[i]))
 			}
 		}
+		// The second batch is that at which Loss detaches.
 		if x, y := objectives.Loss(o, b, b), objectives.Loss(o, other, other); !(math.Abs(x-y) <= 1e-12*(1+math.Abs(x))) {
 			return fmt.Errorf("the loss is %v, and %v where the log-probs of responses without advantage are other", x, y)
 		}
@@ -428,6 +429,7 @@ func checkState(new func() objectives.Objective) error {
 	return nil
 }
 
+// checkDiagnose wants complete and finite diagnostics of a Diagnoser.
 func checkDiagnose(new func() objectives.Objective) error {
 	o := new()
 	d, ok := o.(objectives.Diagnoser)

@@ -60,7 +60,7 @@ var suite = registry.Suite[objectives.Objective]{New: objectives.New, Exempt: ex
 	{Name: "retention", Explanation: "no method keeps a reference to its arguments", Check: checkRetention},
 	{Name: "determinism", Explanation: "equal arguments give equal results, to the bit", Check: checkDeterminism},
 	{Name: "equal-rewards", Explanation: "a group with equal rewards has zero advantages and receives no policy weight", Check: checkEqualRewards},
-	{Name: "alone", Explanation: "the log-probs of a response without advantage change nothing of the others, unless ReadsBatch says so", Check: checkAlone},
+	{Name: "alone", Explanation: "the log-probs of a response without advantage change nothing of the others, unless ReadsBatch says so", Check: checkWithoutAdvantage},
 	{Name: "apart", Explanation: "the log-probs and entropies of a response change no weight of the others, if WeighsApart says so", Check: checkApart},
 	{Name: "equal-rounds", Explanation: "where the rewards of a whole round are equal, all advantages are zero", Check: checkEqualRounds},
 	{Name: "advantages", Explanation: "advantages are one finite number per response, which does not depend on its place", Check: checkAdvantages},

@@ -53,7 +53,7 @@ func hierarchical(s objectives.Shared, group []objectives.Trajectory) []float64 
 // advantage_tail = "none" leaves the tokens beyond the second longest response without baseline.
 func tokenBaseline(s objectives.Shared, group []objectives.Trajectory) [][]float64 {
 	rows, energy, longest, second := make([][]float64, len(group)), make([]float64, len(group)), 0, 0
-	from := objectives.Centered(objectives.Rewards(group)) // exactly 0 where rewards are equal
+	centered := objectives.Centered(objectives.Rewards(group)) // exactly 0 where rewards are equal
 	for i, t := range group {
 		n := len(t.OldLogProb)
 		rows[i] = make([]float64, n)
@@ -64,7 +64,7 @@ func tokenBaseline(s objectives.Shared, group []objectives.Trajectory) [][]float
 		for i, t := range group {
 			if j < len(rows[i]) {
 				energy[i] += 1 - 2*math.Exp(t.OldLogProb[j]) + t.SumPiSquared[j]
-				sum, weight = sum+from[i]*energy[i], weight+energy[i]
+				sum, weight = sum+centered[i]*energy[i], weight+energy[i]
 			}
 		}
 		for i, t := range group {
@@ -73,7 +73,7 @@ func tokenBaseline(s objectives.Shared, group []objectives.Trajectory) [][]float
 			case j >= second && s.AdvantageTail == "none":
 				rows[i][j] = t.Reward
 			case weight > 0:
-				rows[i][j] = from[i] - sum/weight
+				rows[i][j] = centered[i] - sum/weight
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func byState(s objectives.Shared, group []objectives.Trajectory) [][]float64 {
 		later := 0.0
 		rows[i], places[i] = make([]float64, len(t.LogProb)), make([]int, len(t.Turns))
 		for k, turn := range slices.Backward(t.Turns) {
-			if k == len(t.Turns)-1 {
+			if k == len(t.Turns)-1 { // the first of them: the turns' rewards stand in place of the response's
 				sums[i] = 0
 			}
 			sums[i] += turn.Reward
@@ -99,16 +99,16 @@ func byState(s objectives.Shared, group []objectives.Trajectory) [][]float64 {
 			same[turn.State] = append(same[turn.State], later)
 		}
 	}
-	for i, whole := range objectives.Centered(sums) {
+	for i, ofEpisode := range objectives.Centered(sums) {
 		from := 0
 		for k, turn := range group[i].Turns {
 			step := s.StepWeight * objectives.Centered(same[turn.State])[places[i][k]]
 			for ; from < turn.To; from++ {
-				rows[i][from] = whole + step
+				rows[i][from] = ofEpisode + step
 			}
 		}
 		for ; from < len(rows[i]); from++ { // a response without turns
-			rows[i][from] = whole
+			rows[i][from] = ofEpisode
 		}
 	}
 	return rows
@@ -136,7 +136,7 @@ func (a adapting) StepAdvantages(b objectives.Batch) [][]float64 {
 	if !a.adapts() {
 		return nil
 	}
-	rows, tokens, mean := b.Zeros(), float64(b.Tokens()), 0.0
+	rows, tokens, mean := b.Zeros(), float64(b.Tokens()), 0.0 // mean is that of k
 	for i, row := range rows {
 		t := &b.Trajectories[i]
 		kl := t.OldLogProb // less RefLogProb

@@ -8,32 +8,33 @@ import (
 	"onering/objectives"
 )
 
-// gains sets g, and cuts. Without a gate the gain is a max(low, min(r, high)), which has no derivative where a bound acts;
+// gains sets x.gain, and x.cutCount, the number of ratios on which a bound acts, if asked to diagnose. Without a gate the
+// gain is a max(low, min(r, high)). Its derivative by log r, which x.slopes asks for, is the same, or 0 where a bound acts;
 // weight = "one" puts 1 in the place of r.
 func (x *response) gains() {
 	if x.Gate != "none" {
 		x.gated()
 		return
 	}
-	r := x.room(6, len(x.lam))
+	r := x.scratch(ratioScratch, len(x.logRatio))
 	if x.Weight == "one" {
 		fill(r, 1)
 	} else {
-		for j, l := range x.lam {
+		for j, l := range x.logRatio {
 			r[j] = math.Exp(l)
 		}
 	}
-	g, diagnose, slopes, cuts := x.g[:len(r)], x.diagnose, x.slopes, 0
-	for j, a := range x.a[:len(r)] {
+	g, diagnose, slopes, cuts := x.gain[:len(r)], x.diagnose, x.slopes, 0
+	for j, a := range x.advantages[:len(r)] {
 		c := &x.bounds[math.Float64bits(a)>>63] // by the sign, without a branch that nobody can predict
 		if a == 0 {
-			c = &x.bounds[2]
-			if !diagnose { // the ratio may be infinite
+			c = &x.bounds[2] // those for a = 0
+			if !diagnose {   // the ratio may be infinite
 				g[j] = 0
 				continue
 			}
 		}
-		if x.bands {
+		if x.perTokenBounds {
 			of := x.within(*c, j, a)
 			c = &of
 		}
@@ -51,26 +52,27 @@ func (x *response) gains() {
 		}
 		g[j] = a * bounded
 	}
-	x.cuts = cuts
+	x.cutCount = cuts
 }
 
-// gated sets g and cuts by the gate, with r = e^l and l within the limit:
+// gated sets x.gain, to gains, or to their derivatives by l if x.slopes asks for them, and x.cutCount by the gate. l is the
+// log-ratio, at most x.maxLog, and r = e^l:
 //
 //	sigmoid        a 4/tau sigmoid(tau (r - 1)),  tau = gate_positive for a > 0, else gate_negative
-//	gamma          a exp(tau + k l - tau r),  l at least log 1e-8; a constant of the gradient
+//	gamma          a exp(tau + k l - tau r),  l at least log 1e-8; never differentiated: it weighs log-probs
 //	quadratic      a r - |a| mu (r - 1)^2 / (2 gate_width),  mu = e^OldLogProb
 //	quadratic-tv   the same, with mu = 1 (D74)
 //
 // clip_dual keeps the gain of a < 0 at clip_dual a at least (D49).
 func (x *response) gated() {
-	sigmoid, gamma, whole, g, dual := x.Gate == "sigmoid", x.Gate == "gamma", x.Gate == "quadratic-tv", x.g[:len(x.lam)], x.ClipDual != 0
-	for j, l := range x.lam {
-		a, tau, k, over := x.a[j], x.GateNegative, x.KNegative, l > x.limit
+	sigmoid, gamma, tv, g, dual := x.Gate == "sigmoid", x.Gate == "gamma", x.Gate == "quadratic-tv", x.gain[:len(x.logRatio)], x.ClipDual != 0
+	for j, l := range x.logRatio {
+		a, tau, k, over := x.advantages[j], x.GateNegative, x.KNegative, l > x.maxLog
 		if a > 0 {
 			tau, k = x.GatePositive, x.KPositive
 		}
 		if over {
-			l = x.limit
+			l = x.maxLog
 		}
 		gain, slope, r := 0.0, 0.0, math.Exp(l)
 		switch {
@@ -82,7 +84,7 @@ func (x *response) gated() {
 			gain = a * math.Exp(tau+k*l-tau*math.Exp(l))
 		default:
 			mu := math.Abs(a)
-			if !whole {
+			if !tv {
 				mu *= math.Exp(x.t.OldLogProb[j])
 			}
 			gain, slope = a*r-mu*(r-1)*(r-1)/(2*x.GateWidth), a*r-mu*(r-1)*r/x.GateWidth
@@ -91,7 +93,7 @@ func (x *response) gated() {
 			gain, over = x.dual(j)*a, true
 		}
 		if over {
-			x.cuts++
+			x.cutCount++
 			slope = 0
 		}
 		if x.slopes {
@@ -145,30 +147,31 @@ func (x *response) dual(j int) float64 {
 	return x.ClipDual
 }
 
-// leaveOut takes the gains of tokens to 0 on which a bound other than clip acts, and sets cuts. Edges are inside (D63).
+// leaveOut sets the gains to 0 of tokens on which a bound other than clip acts, and x.cutCount to their number. A ratio on
+// the edge of the interval is inside (D63).
 func (x *response) leaveOut() {
 	if x.Bound == "none" || x.Bound == "clip" {
 		return
 	}
-	x.cuts = 0
+	x.cutCount = 0
 	if x.Measure == "budget" {
 		x.budget()
 	}
-	for j, a := range x.a {
+	for j, a := range x.advantages {
 		low, high := x.inside(j, a)
 		out := !low || !high
 		switch x.Bound {
 		case "side":
 			out = a > 0 && !high || a <= 0 && !low
-		case "back":
-			out = out && a*x.sure[j] > 0
+		case "back": // a step by the advantage moves the ratio farther out
+			out = out && a*x.logAt[j] > 0
 		case "ring":
-			was := math.Exp(x.sure[j])
+			was := math.Exp(x.logAt[j]) // a ratio so far behind that it must come back keeps its gain
 			out = out && !(a >= 0 && was <= x.RingLow || a <= 0 && was >= x.RingHigh)
 		}
 		if out {
-			x.g[j] = 0
-			x.cuts++
+			x.gain[j] = 0
+			x.cutCount++
 		}
 	}
 }
@@ -195,12 +198,12 @@ func (x *response) inside(j int, a float64) (low, high bool) {
 		kl := -mu*d + (1-mu)*(math.Log1p(-mu)-math.Log1p(-pi))
 		return kl <= x.ClipLow || pi >= mu, kl <= x.ClipHigh || pi <= mu
 	case "budget":
-		return x.kept[j], x.kept[j]
+		return x.withinBudget[j], x.withinBudget[j]
 	case "moment":
 		in := a*d <= 0 || d*d <= x.moment
 		return in, in
 	}
-	c, r := x.interval(j), math.Exp(x.sure[j])
+	c, r := x.interval(j), math.Exp(x.logAt[j])
 	return r >= c.low, r <= c.high
 }
 
@@ -271,7 +274,7 @@ func moment(b objectives.Batch, most float64) (largest float64) {
 	return largest
 }
 
-// budget sets kept to what CPPO keeps (D73): with D = |pi - mu| and weights u that fall from 1 at the first
+// budget sets x.withinBudget to what CPPO keeps (D73): with D = |pi - mu| and weights u that fall from 1 at the first
 // token to budget_weight at the last, a token stays if u D is at most clip_high, and at most what the tokens
 // before it have left, clip_high + s sum u - sum u D. s is the 0.9 quantile of D in [budget_slack, 2 budget_slack].
 func (x *response) budget() {
@@ -281,21 +284,21 @@ func (x *response) budget() {
 		moved[j] = math.Abs(math.Exp(logp) - math.Exp(x.at.OldLogProb[j]))
 	}
 	slack := max(x.BudgetSlack, min(objectives.Quantile(slices.Clone(moved), 0.9), 2*x.BudgetSlack))
-	x.kept = slices.Grow(x.kept[:0], n)[:n]
-	spent, given := 0.0, 0.0
+	x.withinBudget = slices.Grow(x.withinBudget[:0], n)[:n]
+	spent, given := 0.0, 0.0 // the sums of u D and of u over the tokens before
 	for j, m := range moved {
 		u := 1 - (1-x.BudgetWeight)*float64(j)/float64(max(n-1, 1))
-		x.kept[j] = u*m <= min(x.ClipHigh, x.ClipHigh+slack*given-spent)
+		x.withinBudget[j] = u*m <= min(x.ClipHigh, x.ClipHigh+slack*given-spent)
 		spent, given = spent+u*m, given+u
 	}
 }
 
-// follow multiplies gains by FIPO's factor (D80): clip(e^F, future_low, future_high) with F_t the sum over k >= t of
+// weighFuture multiplies gains by FIPO's factor (D80): clip(e^F, future_low, future_high) with F_t the sum over k >= t of
 // 2^(-(k-t)/future) d_k, in which d counts 0 where the ratio is above clip_dual. Where the advantage is
 // negative and the ratio above future_safety, the factor is put into [0.8, 1].
-func (x *response) follow() {
+func (x *response) weighFuture() {
 	sum := 0.0
-	for j := len(x.g) - 1; j >= 0 && x.Future != 0; j-- {
+	for j := len(x.gain) - 1; j >= 0 && x.Future != 0; j-- {
 		d := x.at.LogProb[j] - x.at.OldLogProb[j]
 		r := math.Exp(d)
 		if x.ClipDual != 0 && r > x.ClipDual {
@@ -303,9 +306,9 @@ func (x *response) follow() {
 		}
 		sum = d + math.Exp2(-1/x.Future)*sum
 		factor := max(x.FutureLow, min(math.Exp(sum), x.FutureHigh))
-		if x.FutureSafety != 0 && x.a[j] < 0 && r > x.FutureSafety {
+		if x.FutureSafety != 0 && x.advantages[j] < 0 && r > x.FutureSafety {
 			factor = max(0.8, min(factor, 1))
 		}
-		x.g[j] *= factor
+		x.gain[j] *= factor
 	}
 }

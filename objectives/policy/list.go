@@ -14,21 +14,21 @@ import (
 func (o *Policy) groupLoss(b objectives.Batch, w [][]float64) float64 {
 	groups, loss, penalties := map[int][]int{}, 0.0, o.penaltyScales(b)
 	for i, t := range b.Trajectories {
-		groups[t.Group] = groups[t.Group]
+		groups[t.Group] = groups[t.Group] // a group of empty responses counts, too
 		if len(t.LogProb) > 0 {
 			groups[t.Group] = append(groups[t.Group], i)
 		}
 	}
-	rule, each := target, 1/float64(len(groups))
+	rule, share := target, 1/float64(len(groups)) // each group counts the same
 	if o.List == "margin" {
 		rule = margin
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
 		value, slopes := rule(b, groups[g], o.ListTemperature)
-		loss += each * value
+		loss += share * value
 		for k, i := range groups[g] {
 			for j := 0; w != nil && j < len(w[i]); j++ {
-				w[i][j] = each * slopes[k]
+				w[i][j] = share * slopes[k]
 			}
 		}
 	}
@@ -41,7 +41,8 @@ func (o *Policy) groupLoss(b objectives.Batch, w [][]float64) float64 {
 	return loss
 }
 
-// target is TPO's loss of a group (D82), with its derivative by each log-prob of a response:
+// target is TPO's loss of a group (D82), with its derivative by each log-prob of a response, for the responses of b whose
+// numbers are in live:
 //
 //	-sum_i q_i log p_i,  p = softmax(sum logp),  q = softmax(sum old logp + u/list_temperature)
 //
@@ -73,7 +74,7 @@ func target(b objectives.Batch, live []int, temperature float64) (loss float64, 
 	return loss, p
 }
 
-// margin is REAL's loss of a group (D81):
+// margin is REAL's loss of a group (D81), with its derivatives as target has them:
 //
 //	log(1 + sum_(A <= 0) e^s) + log(1 + sum_(A > 0) e^-s),  s = mean d / list_temperature
 //
@@ -81,7 +82,7 @@ func target(b objectives.Batch, live []int, temperature float64) (loss float64, 
 func margin(b objectives.Batch, live []int, temperature float64) (loss float64, slopes []float64) {
 	slopes = make([]float64, len(live))
 	for _, sign := range []float64{-1, 1} {
-		logits, of := []float64{0}, []int{}
+		logits, of := []float64{0}, []int{} // e^0 is the 1 in the logarithm; of has the places in live of this sign
 		for k, i := range live {
 			if t := &b.Trajectories[i]; (t.Advantage > 0) == (sign > 0) {
 				logits, of = append(logits, -sign*t.MeanLogRatio()/temperature), append(of, k)
@@ -91,7 +92,7 @@ func margin(b objectives.Batch, live []int, temperature float64) (loss float64, 
 			return 0, make([]float64, len(live))
 		}
 		logSoftmax(logits)
-		loss -= logits[0]
+		loss -= logits[0] // which is now -log(1 + the sum)
 		for m, k := range of {
 			slopes[k] = -sign * math.Exp(logits[m+1]) / temperature / float64(len(b.Trajectories[live[k]].LogProb))
 		}

@@ -75,7 +75,7 @@ func (o *Policy) Loss(b, at objectives.Batch) float64 {
 		t, c := &b.Trajectories[i], scales[i]
 		x.read(t, &at.Trajectories[i])
 		v := x.valued()
-		if len(v) < len(t.LogProb) {
+		if len(v) < len(t.LogProb) { // one for all tokens
 			c *= float64(len(t.LogProb))
 		}
 		for _, v := range v {
@@ -98,7 +98,7 @@ func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 		t, c := &b.Trajectories[i], -scales[i]
 		x.read(t, t)
 		g := x.derivative(row)
-		if len(g) < len(row) {
+		if len(g) < len(row) { // one for all tokens
 			fill(row, g[0]*c)
 		} else {
 			for j, g := range g {
@@ -115,6 +115,7 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	free := clip{0, math.Inf(1)}
 	bounded := o.Bound != "none" || o.ClipDual != 0 || o.CapESS || o.edges(0) != free || o.edges(1) != free
+	// inner: the inner clip acts; power: the order of the mean differs between responses or steps.
 	inner, power := o.Inner == "token" || o.Inner == "rewards", o.Mean == "ess" || o.Mean == "rewards" || o.MeanLast != nil
 	whole := o.Scope == "sequence" && (o.Gate == "none" || inner || power)
 	x, rows := o.begin(b, b), o.StepAdvantages(b)
@@ -129,25 +130,25 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 		}
 		x.read(&t, &t)
 		if bounded {
-			all[i].Clipped = objectives.Fraction(x.cuts, len(x.g))
+			all[i].Clipped = objectives.Fraction(x.cutCount, len(x.gain))
 		}
 		if o.CapESS {
 			all[i].ESS = new(x.ess)
 		}
 		if power {
-			all[i].P = new(append(x.orders, x.order)[0]) // of an empty response
+			all[i].P = new(append(x.orders, x.order)[0]) // x.order for an empty response, which has no orders
 		}
 		if inner {
 			cut := 0
 			for j := range t.LogProb {
-				if x.z[j] != t.LogProb[j]-t.OldLogProb[j] {
+				if x.innerLogs[j] != t.LogProb[j]-t.OldLogProb[j] {
 					cut++
 				}
 			}
 			all[i].Clipped = objectives.Fraction(cut, len(t.LogProb))
 		}
 		if o.Scope == "sequence" && o.Gate == "none" {
-			all[i].SetLogRatio(append(x.sure, 0)[0]) // 0 of an empty response
+			all[i].SetLogRatio(append(x.logAt, 0)[0]) // 0 of an empty response
 		}
 	}
 	return all
@@ -157,39 +158,50 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 // an element for each token, or a single one where all tokens are alike, and are used again for the next response.
 type response struct {
 	*Policy
-	slopes, diagnose bool // Weights asks for derivatives, Diagnose for bounds that act, Loss for gains
+	slopes, diagnose bool // Weights asks for derivatives, Diagnose for bounds that act too, Loss for gains
 
-	order, token float64 // the orders of mean and with_token, if they are the same for all
-	inner        [2]clip // of d, where A is not negative and where it is
-	bounds       [3]clip // of a ratio where A is positive, negative, and 0
-	bands        bool    // bounds differ from token to token
-	region       clip    // the ratios inside the bound, if they are the same for all tokens
-	limit        float64 // of the logarithm of a ratio
-	ess, moment  float64 // p3o's e, and the largest d^2 within the moment
-	detached     bool    // no gradient passes through a gain
-	whole        bool    // the ratio is that of the response, and so is the gain unless advantages differ
-	linear       bool    // the log of a mean is a sum of log-ratios, or their mean
+	order, tokenOrder float64 // the orders of mean and with_token, if they are the same for all
+	inner             [2]clip // of d, where A is not negative and where it is
+	bounds            [3]clip // of a ratio where A is positive, negative, and 0
+	perTokenBounds    bool    // bounds differ from token to token
+	region            clip    // the ratios inside the bound, if they are the same for all tokens
+	maxLog            float64 // of a ratio
+	ess, moment       float64 // p3o's e, and the largest d^2 within the moment
+	detached          bool    // no gradient passes through a gain
+	perResponse       bool    // the ratio is that of the response, and so is the gain unless advantages differ
+	linear            bool    // the log of a mean is a sum of log-ratios, or their mean
 
-	t, at         *objectives.Trajectory // at has the log-probs at which what is detached is taken
-	alike         bool                   // all columns but z have one element
-	drift         float64                // the weight of d^2
-	draws         bool                   // drift or pull are terms of the loss
-	a, z          []float64              // advantages; log-ratios after the inner clip, at at
-	sure, lam     []float64              // the logs of the ratios at at, and in the loss
-	means, orders []float64              // the logs of the scopes' means, and their orders
-	soft          []float64              // the derivative of a mean
-	kept          []bool                 // what the budget leaves
-	g             []float64              // gains; for Weights, if a gradient passes, their derivatives by lam
-	cuts          int                    // on how many of them a bound acts
-	rooms         [7][]float64           // of a, of g for each token, of log-ratios and their means at at and in the loss, and of ratios
+	t, at           *objectives.Trajectory // at has the log-probs at which what is detached is taken
+	oneElement      bool                   // all columns but innerLogs have one element
+	drift           float64                // the weight of d^2
+	hasDriftOrPull  bool                   // drift or pull are terms of the loss
+	advantages      []float64
+	innerLogs       []float64 // log-ratios after the inner clip, at at
+	logAt, logRatio []float64 // the logs of the ratios at at, and in the loss
+	means, orders   []float64 // the logs of the scopes' means, and their orders
+	meanSlopes      []float64 // the derivative of a mean
+	withinBudget    []bool    // of each token
+	gain            []float64 // gains; for Weights, if a gradient passes, their derivatives by logRatio
+	cutCount        int       // on how many gains a bound acts
+	scratches       [ratioScratch + 1][]float64
 }
+
+// The numbers of the scratch slices. Those of log-ratios are followed by one for the logs of their means.
+const (
+	advantageScratch = 0
+	gainScratch      = 1 // gains for each token
+	atScratch        = 2 // at at
+	lossScratch      = 4 // in the loss
+	ratioScratch     = 6
+)
 
 // A clip is an interval.
 type clip struct{ low, high float64 }
 
-// begin prepares what the responses of b share.
+// begin prepares what the responses of b share: what the settings say of all, and figures of the whole step. at is the
+// batch at whose log-probs all that is detached is taken.
 func (o *Policy) begin(b, at objectives.Batch) *response {
-	x := &response{Policy: o, order: o.Mean.number(), token: o.WithToken.number(), region: clip{1 - o.ClipLow, 1 + o.ClipHigh}, limit: math.Inf(1)}
+	x := &response{Policy: o, order: o.Mean.number(), tokenOrder: o.WithToken.number(), region: clip{1 - o.ClipLow, 1 + o.ClipHigh}, maxLog: math.Inf(1)}
 	if o.MeanLast != nil {
 		x.order = b.Schedule(o.MeanSchedule, x.order, *o.MeanLast)
 	}
@@ -198,7 +210,7 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 		x.byRewards(at)
 	}
 	if o.Mean == "product" || o.Gate != "none" {
-		x.limit = 20
+		x.maxLog = 20 // see the package comment
 	}
 	switch o.Measure {
 	case "k3":
@@ -208,25 +220,25 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 	}
 	if o.CapESS || o.Pull {
 		d := make([]float64, at.Tokens())
-		for i, rest := 0, d; i < len(at.Trajectories); i++ {
+		for i, rest := 0, d; i < len(at.Trajectories); i++ { // rest is what of d is not filled yet
 			rest = rest[logRatios(&at.Trajectories[i], rest):]
 		}
 		x.ess = means.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
 	}
 	x.detached, x.linear = o.Gradient == "detached", o.Mean == "product" || o.Mean != "min" && o.Mean != "ess" && x.order == 0
-	x.whole = o.Scope == "sequence" && o.WithToken == "no" && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" &&
+	x.perResponse = o.Scope == "sequence" && o.WithToken == "no" && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" &&
 		slices.Contains([]string{"ratio", "log", "k3"}, o.Measure)
-	x.bands = o.Measure == "log" && (o.Bound == "clip" || o.ClipDual != 0) || o.Measure == "probability" && o.Bound == "clip"
+	x.perTokenBounds = o.Measure == "log" && (o.Bound == "clip" || o.ClipDual != 0) || o.Measure == "probability" && o.Bound == "clip"
 	for k, a := range []float64{1, -1, 0} {
 		c := clip{0, math.Inf(1)}
 		if o.edged() {
-			c = o.edges(k & 1)
+			c = o.edges(k & 1) // 1 for the negative advantage
 		}
 		if o.edged() && o.CapESS {
 			c.high = x.ess
 		}
-		c.high = min(c.high, math.Exp(x.limit))
-		if !x.bands {
+		c.high = min(c.high, math.Exp(x.maxLog))
+		if !x.perTokenBounds {
 			c = x.within(c, 0, a)
 		}
 		x.bounds[k] = c
@@ -234,41 +246,42 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 	return x
 }
 
-// read computes the gains of t.
+// read computes the gains of t, and their derivatives in their place if x.slopes asks for them; at is t at whose log-probs
+// what is detached is taken. They are in x until the next response.
 func (x *response) read(t, at *objectives.Trajectory) {
 	n := len(t.LogProb)
-	x.t, x.at, x.alike, x.drift = t, at, x.whole && t.TokenAdvantage == nil && n > 0, x.Drift
+	x.t, x.at, x.oneElement, x.drift = t, at, x.perResponse && t.TokenAdvantage == nil && n > 0, x.Drift
 	if x.DriftOn != "all" && x.Signal != "teacher" && !t.HasAdvantage() {
 		x.drift = 0
 	}
-	x.draws = x.Pull || x.drift != 0
-	if x.alike {
-		n = 1
+	x.hasDriftOrPull = x.Pull || x.drift != 0
+	if x.oneElement {
+		n = 1 // one element stands for all tokens
 	}
-	if x.a = t.TokenAdvantage; x.a == nil {
-		x.a = fill(x.room(0, n), t.Advantage)
+	if x.advantages = t.TokenAdvantage; x.advantages == nil {
+		x.advantages = fill(x.scratch(advantageScratch, n), t.Advantage)
 	}
-	x.sure, x.orders, x.g, x.cuts = x.sure[:0], x.orders[:0], slices.Grow(x.g[:0], n)[:n], 0
+	x.logAt, x.orders, x.gain, x.cutCount = x.logAt[:0], x.orders[:0], slices.Grow(x.gain[:0], n)[:n], 0
 	if n > 0 {
 		x.logRatios()
 		x.gains()
 		x.leaveOut()
-		x.follow()
+		x.weighFuture()
 	}
 }
 
-// each returns g with an element for each token.
-func (x *response) each() []float64 {
-	if !x.alike {
-		return x.g
+// gainPerToken returns the gains with an element for each token.
+func (x *response) gainPerToken() []float64 {
+	if !x.oneElement {
+		return x.gain
 	}
-	return fill(x.room(1, len(x.t.LogProb)), x.g[0])
+	return fill(x.scratch(gainScratch, len(x.t.LogProb)), x.gain[0])
 }
 
-// room returns n elements of the room k.
-func (x *response) room(k, n int) []float64 {
-	x.rooms[k] = slices.Grow(x.rooms[k][:0], n)[:n]
-	return x.rooms[k]
+// scratch returns n elements of the scratch slice k, whose values are those of an earlier response.
+func (x *response) scratch(k, n int) []float64 {
+	x.scratches[k] = slices.Grow(x.scratches[k][:0], n)[:n]
+	return x.scratches[k]
 }
 
 // fill sets all elements of x to v, and returns x.
@@ -279,26 +292,28 @@ func fill(x []float64, v float64) []float64 {
 	return x
 }
 
-// valued returns the v of each token, drift and pull included, or a single one that all tokens have.
+// valued returns the v of each token, drift and pull included, or a single one that all tokens have. v is the gain, or
+// where gradients are detached the gain times the log-prob.
 func (x *response) valued() []float64 {
-	if !x.detached && !x.draws {
-		return x.g
+	if !x.detached && !x.hasDriftOrPull {
+		return x.gain
 	}
-	v := x.each()
+	v := x.gainPerToken()
 	if x.detached {
 		for j, logp := range x.t.LogProb {
 			v[j] *= logp
 		}
 	}
-	x.draw(v, false)
+	x.subtractDrift(v, false) // false: values
 	return v
 }
 
-// draw takes from each v, or from its derivative by the log-prob, that of
+// subtractDrift takes from each v, or from its derivative by the log-prob if slope is set, drift and pull, or their
+// derivative:
 //
 //	drift d^2 + (1 - e)(e^-d - 1 + d),  e = (sum r)^2/(T sum r^2)
-func (x *response) draw(v []float64, slope bool) {
-	if !x.draws {
+func (x *response) subtractDrift(v []float64, slope bool) {
+	if !x.hasDriftOrPull {
 		return
 	}
 	drift, pull := x.drift, 0.0

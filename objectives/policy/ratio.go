@@ -35,40 +35,42 @@ func (w word) number() float64 {
 	return x
 }
 
-// logRatios sets x.sure and x.lam, the log-ratios of each token: sure at the detached log-probs, lam at those
-// that have a gradient. They are one slice where nothing differs. It also sets x.z, x.means and x.orders.
+// logRatios sets x.logAt and x.logRatio, the log-ratios of each token: sure at the detached log-probs, lam at those
+// that have a gradient. They are one slice where nothing differs. It also sets x.innerLogs, x.means and x.orders.
 func (x *response) logRatios() {
-	x.z, x.sure = x.logRatiosOf(x.at, 2)
-	switch x.lam = x.sure; {
-	case x.detached || &x.t.LogProb[0] == &x.at.LogProb[0]:
+	x.innerLogs, x.logAt = x.logRatiosOf(x.at, atScratch)
+	switch x.logRatio = x.logAt; {
+	case x.detached || &x.t.LogProb[0] == &x.at.LogProb[0]: // the same slice
 	case x.Gradient == "own":
-		x.lam = x.room(4, len(x.t.LogProb))
+		x.logRatio = x.scratch(lossScratch, len(x.t.LogProb))
 		for j, logp := range x.t.LogProb {
-			x.lam[j] = x.sure[j] + (logp - x.at.LogProb[j])
+			x.logRatio[j] = x.logAt[j] + (logp - x.at.LogProb[j])
 		}
 	default:
-		_, x.lam = x.logRatiosOf(x.t, 4)
+		_, x.logRatio = x.logRatiosOf(x.t, lossScratch)
 	}
 }
 
-// logRatiosOf returns the clipped log-ratios of t and the logs of its ratios, in two rooms from the given number on.
-func (x *response) logRatiosOf(t *objectives.Trajectory, at int) (z, l []float64) {
-	z = x.room(at, len(t.LogProb))
+// logRatiosOf returns the log-ratios z of t after the inner clip, and the logs l of its tokens' ratios, which are means of
+// z over a scope, the response or a window. They lie in the scratch slices k and k+1. It sets x.means, the logs of the
+// means, and for x.at, whose numbers the derivatives need, x.orders.
+func (x *response) logRatiosOf(t *objectives.Trajectory, k int) (z, l []float64) {
+	z = x.scratch(k, len(t.LogProb))
 	sum := x.clipped(t, z)
 	if x.Scope == "token" {
 		return z, z
 	}
-	l = x.room(at+1, len(x.a))
-	if x.alike && x.linear {
+	l = x.scratch(k+1, len(x.advantages))
+	if x.oneElement && x.linear { // one mean for all tokens, which the sum gives
 		x.orders = append(x.orders, x.order)
 		return z, fill(l, sum/x.count(len(z)))
 	}
 	x.means = slices.Grow(x.means[:0], len(l))[:len(l)]
-	begin, end, least := -1, 0, 0.0
+	begin, end, least := -1, 0, 0.0 // the scope of the token before; sum and least are of its log-ratios
 	for j := range l {
 		from, to := x.span(j)
 		if t == x.at {
-			x.orders = append(x.orders, x.order)
+			x.orders = append(x.orders, x.order) // replaced below if it is the token's own
 		}
 		same := from == begin && to == end
 		if from != begin || to < end { // a scope that grows keeps its sum and its least
@@ -98,7 +100,7 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, at int) (z, l []float64
 		case "times":
 			l[j] = x.means[j] + z[j]
 		default:
-			l[j] = means.LogPowerMean([]float64{z[j], x.means[j]}, x.token, nil)
+			l[j] = means.LogPowerMean([]float64{z[j], x.means[j]}, x.tokenOrder, nil)
 		}
 	}
 	return z, l
@@ -127,15 +129,16 @@ func (x *response) span(j int) (from, to int) {
 	return from, to
 }
 
-// clipped sets z to the log-ratios of t within the inner clip, unless their sum, which it returns, is all that is read.
+// clipped sets z to the log-ratios of t within the inner clip, and returns their sum if the clip acts. Without a clip, and
+// where the sum is all that is read, it returns the sum alone and leaves z unset.
 func (x *response) clipped(t *objectives.Trajectory, z []float64) (sum float64) {
-	if x.Inner == "none" && x.alike && x.linear {
+	if x.Inner == "none" && x.oneElement && x.linear {
 		return t.LogRatio()
 	}
 	logRatios(t, z)
 	for j := 0; j < len(z) && x.Inner != "none"; j++ {
-		d, within := z[j], &x.inner[0]
-		if a := x.a[min(j, len(x.a)-1)]; a < 0 {
+		d, within := z[j], &x.inner[0] // the clip where the advantage is not negative
+		if a := x.advantages[min(j, len(x.advantages)-1)]; a < 0 {
 			within = &x.inner[1]
 		}
 		if d > within.high {
@@ -203,9 +206,9 @@ func orderOf(t *objectives.Trajectory, z []float64, from, to int) float64 {
 	return means.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}.Solve(z[from:to], 1/n+far/n*(1-1/n))
 }
 
-// soften sets x.soft to the derivative of the log of the mean of e^z over tokens from to to.
-func (x *response) soften(from, to int, order float64) {
-	switch z, soft := x.z[from:to], x.soft[from:to]; {
+// setMeanSlopes sets x.meanSlopes to the derivative of the log of the mean of e^z over tokens from to to.
+func (x *response) setMeanSlopes(from, to int, order float64) {
+	switch z, soft := x.innerLogs[from:to], x.meanSlopes[from:to]; {
 	case x.linear:
 		fill(soft, 1/x.count(len(z)))
 	case x.Mean == "min":
@@ -224,59 +227,60 @@ func (p *parts) count(n int) float64 {
 	return float64(n)
 }
 
-// derivative returns the derivatives of the sum of v by log-probs, drift and pull included, in w or in place of it, or a
-// single one that all log-probs have: through a mean, every ratio in whose scope a token is moves with it, but not through
-// the inner clip.
+// derivative returns the derivatives of the sum of v by log-probs, drift and pull included: in w, in a slice of x, or as a
+// single one that all log-probs have. Through a mean, every ratio in whose scope a token is moves with it, but not where
+// the inner clip holds the token's log-ratio.
 func (x *response) derivative(w []float64) []float64 {
 	through := x.Gradient == "through" && x.Scope != "token" && len(w) > 0
 	switch {
-	case x.alike && !x.draws && !through:
-		return x.g
-	case x.alike && !x.draws && x.linear && x.Inner == "none":
-		x.g[0] = 1 / x.count(len(w)) * (float64(len(w)) * x.g[0])
-		return x.g
+	case x.oneElement && !x.hasDriftOrPull && !through:
+		return x.gain
+	case x.oneElement && !x.hasDriftOrPull && x.linear && x.Inner == "none":
+		x.gain[0] = 1 / x.count(len(w)) * (float64(len(w)) * x.gain[0]) // all ratios are one mean, which each token moves
+		return x.gain
 	case through:
 		x.through(w)
 	default:
-		w = x.each()
+		w = x.gainPerToken()
 	}
 	for j := 0; j < len(w) && x.Gradient == "through" && x.Inner != "none"; j++ {
-		if x.z[j] != x.t.LogProb[j]-x.t.OldLogProb[j] {
+		if x.innerLogs[j] != x.t.LogProb[j]-x.t.OldLogProb[j] { // it is clipped
 			w[j] = 0
 		}
 	}
-	x.draw(w, true)
+	x.subtractDrift(w, true) // true: derivatives
 	return w
 }
 
-// through sets w to the derivatives of the sum of v by log-ratios after the inner clip.
+// through sets w to the derivatives of the sum of v by log-ratios after the inner clip. It sums the derivatives of tokens
+// with one scope, and gives each token of the scope its share by the slope of the mean.
 func (x *response) through(w []float64) {
 	clear(w)
-	x.soft = slices.Grow(x.soft[:0], len(w))[:len(w)]
-	for j := 0; j < len(x.g); {
+	x.meanSlopes = slices.Grow(x.meanSlopes[:0], len(w))[:len(w)]
+	for j := 0; j < len(x.gain); {
 		from, to := x.span(j)
 		order, sum := x.orders[j], 0.0
-		for start, end := from, to; j < len(x.g) && start == from && end == to; {
-			switch g := x.g[j]; x.WithToken {
+		for start, end := from, to; j < len(x.gain) && start == from && end == to; {
+			switch g := x.gain[j]; x.WithToken {
 			case "no":
 				sum += g
 			case "times":
 				w[j], sum = w[j]+g, sum+g
 			default:
 				share := [2]float64{} // of the token's own ratio and of the scope's
-				means.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, share[:])
+				means.LogPowerMean([]float64{x.innerLogs[j], x.means[j]}, x.tokenOrder, share[:])
 				w[j], sum = w[j]+g*share[0], sum+g*share[1]
 			}
 			j++
 			start, end = x.span(j)
 		}
-		if x.alike {
+		if x.oneElement { // the one gain stands for those of all tokens
 			sum *= float64(len(w))
 		}
 		if from < to && sum != 0 {
-			x.soften(from, to, order)
+			x.setMeanSlopes(from, to, order)
 			for k := from; k < to; k++ {
-				w[k] += sum * x.soft[k]
+				w[k] += sum * x.meanSlopes[k]
 			}
 		}
 	}
