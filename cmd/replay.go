@@ -129,8 +129,9 @@ func newCheck() *cobra.Command {
 	return newCommand("check", &o, func(c *cobra.Command, args []string) error {
 		checked, bad := 0, 0
 		visit := func(path string, err error) {
+			checked++
 			result := "ok"
-			if checked++; err != nil {
+			if err != nil {
 				bad++
 				result = strings.TrimPrefix(err.Error(), path+": ")
 			}

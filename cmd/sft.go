@@ -19,13 +19,14 @@ import (
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/ranks"
+	"onering/train/rl"
 	"onering/train/sft"
 )
 
 // newTuned makes the command sft or dpo, with flags for all of its settings.
 func newTuned(name string) *cobra.Command {
-	x := &sftCommand{commandSettings: &commandSettings{fromFlags: newTuning(name, ""), allEffective: true, command: settings.Command{Name: name, Flags: map[string]string{}}},
-		runOptions: runOptions{Report: true}}
+	s := &commandSettings{fromFlags: newTuning(name, ""), allEffective: true, command: settings.Command{Name: name, Flags: map[string]string{}}}
+	x := &sftCommand{commandSettings: s, runOptions: runOptions{Report: true}}
 	c := newCommand(name, x, func(c *cobra.Command, _ []string) error {
 		config, err := x.resolve(c)
 		if err != nil {
@@ -87,7 +88,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config)
 			}
 		}
 		slog.Info("the run is finished: there is nothing to resume; to train further from it, name it with --model", "folder", dir)
-		return printEnd(c.OutOrStdout(), nil, s.command.Name, dir, nil, nextTuned(config, nil)) // no demonstrations were read
+		return printEnd(c.OutOrStdout(), nil, s.command.Name, rl.Summary{Folder: dir}, nextTuned(config, nil)) // no demonstrations were read
 	}
 	if err := shareInput(c, t, config.Data.Train); err != nil {
 		return err
@@ -129,7 +130,7 @@ func printTuned(w io.Writer, command string, config *sft.Config, end sft.Summary
 	if end.HeldOut != nil {
 		table.Add("held out", "loss %.4f before, %.4f after", end.HeldOut[0], end.HeldOut[1])
 	}
-	return printEnd(w, table, command, config.Output.Dir, end.Diagnoses, nextTuned(config, list))
+	return printEnd(w, table, command, rl.Summary{Folder: config.Output.Dir, Diagnoses: end.Diagnoses}, nextTuned(config, list))
 }
 
 // nextTuned returns the command that asks the model a prompt of list, what it has learned, if that is short.

@@ -27,7 +27,6 @@ import (
 	"onering/serve"
 	"onering/tokenize"
 	"onering/train"
-	"onering/train/doctor"
 	"onering/train/ranks"
 	"onering/train/rl"
 )
@@ -404,7 +403,7 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) error {
 		t.Add("log-probs", "rollout and training differ by %.1e at most", s.LogPGap)
 	}
 	addEnding(&t, s.Ending)
-	return printEnd(w, t, "train", s.Folder, s.Diagnoses, nextCommands(s, c))
+	return printEnd(w, t, "train", s, nextCommands(s, c))
 }
 
 // addEnding says how train.stop_when ended the run.
@@ -417,12 +416,12 @@ func addEnding(t *cli.Table, e train.Ending) {
 	}
 }
 
-// printEnd prints the table of a run of command, what is wrong with the run, and its folder, and then the commands to
-// type next: one that trains again without what is wrong, if it is known how, and those of next.
-func printEnd(w io.Writer, t cli.Table, command, folder string, wrong []doctor.Finding, next []string) error {
-	folder = cli.Nearest(folder)
+// printEnd prints the table of a run of command, with the diagnoses and the folder that s states, and then the
+// commands to type next: one that trains again without what is wrong, if it is known how, and those of next.
+func printEnd(w io.Writer, t cli.Table, command string, s rl.Summary, next []string) error {
+	folder := cli.Nearest(s.Folder)
 	again, sets := "onering "+command+" --config "+cli.ShellQuoted(filepath.Join(folder, "run.toml")), ""
-	for _, f := range wrong {
+	for _, f := range s.Diagnoses {
 		t.Add("diagnosis", "%s", f.Text)
 		if f.Set != "" { // such as train.seed=1
 			sets += " --set " + cli.ShellQuoted(f.Set)
@@ -614,7 +613,8 @@ const (
 // estimate computes how much memory a run needs, for the device that it will use, which it sets in config. On a GPU
 // it also plans how the run goes there (e.Plans; see rl.Config.Choose) and counts with the first plan's values of
 // those sizes that mayChoose allows; it plans nothing if mayChoose is nil.
-func estimate(c *cobra.Command, config *rl.Config, split rl.Split, mayChoose func(key string) bool, cards bool) (e rl.MemoryEstimate, model models.Model, err error) {
+func estimate(c *cobra.Command, config *rl.Config, split rl.Split, mayChoose func(key string) bool,
+	cards bool) (e rl.MemoryEstimate, model models.Model, err error) {
 	planned, local, model, err := foreseen(c, *config)
 	config.Runtime.Device = planned.Runtime.Device
 	if err != nil {
