@@ -225,6 +225,8 @@ func TestBad(t *testing.T) {
 		{`{"id": ID, "done": 1}`, "done is 1, not true or false"},
 		{`{"id": ID, "messages": {}}`, "messages is an object, not a list"},
 		{`{"id": ID, "messages": [{"role": "assistant", "content": "I"}]}`, `the role "assistant": it must be one of tool, user`},
+		{`{"id": ID, "messages": [{"role": "use", "content": "I"}]}`, `the role "use": it must be one of tool, user`},
+		{`{"id": ID, "messages": [{"content": "I"}]}`, `the role "": it must be one of tool, user`},
 		{`{"id": ID, "messages": [7]}`, "cannot be read"},
 		{`{"id": ID, "reward": 1}`, "to a step has no messages, and is not done"},
 		{`{"id": ID, "error": "no board\u001b[2J"}`, `it reports: no board\x1b[2J`},

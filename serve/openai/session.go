@@ -102,6 +102,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		}
 		x.newestEvents, x.openTurn = events, ended
 		if seg == nil {
+			ids = j.prompts[0] // in a new segment the whole prompt is new
 			return x.begin(s.engine, j)
 		}
 		x.applyRequest(&seg.call.Options, j)

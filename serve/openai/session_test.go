@@ -107,6 +107,12 @@ func TestSessionOfIDs(t *testing.T) {
 	if err != nil || len(segments) != 2 || len(segments[0].Observed) != 1 || !slices.Equal(segments[0].Observed[0].IDs, []int32{9, 9}) {
 		t.Errorf("%+v, %v", segments, err)
 	}
+	// The counter has the prompt of each segment, and of a turn that continues one what is new.
+	x.key = "secret"
+	want := fmt.Sprintf("\nonering_serve_prompt_tokens_total %d\n", len(prompt)+len([]int32{9, 9})+2)
+	if _, text := x.ask("GET", "/metrics", ""); !strings.Contains(string(text), want) {
+		t.Errorf("there is no %s", want)
+	}
 }
 
 // TestSessionOfText: a prompt of text that continues the last answer, with its stop text, continues
