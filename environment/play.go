@@ -42,7 +42,7 @@ func (x *play) answerTurn(r sampler.Response) sampler.Observation {
 	p := x.round.player
 	t := Turn{Number: len(x.turns)}
 	malformed := x.readTurn(&t, r)
-	x.turnCount++
+	x.turnCount++ // counts the malformed turns, too, which x.turns does not have
 	x.lastText = t.Text
 	o, err := Observation{Messages: malformed}, error(nil) // a turn that cannot be read is answered here
 	if malformed == nil {
@@ -81,9 +81,9 @@ type journalError struct{ error }
 func (x *play) readTurn(t *Turn, r sampler.Response) (malformed []tokenize.Message) {
 	tokenizer, before, ids := x.round.player.Prompter.Tokenizer, x.group.prompt, r.LastTurn()
 	if n := len(r.Observed); n > 0 {
-		before = r.Observed[n-1].IDs
+		before = r.Observed[n-1].IDs // the text before a turn may begin its thought
 	}
-	_, t.Text = tokenizer.NewDecoder().Turn(before, ids) // without special tokens
+	_, t.Text = tokenizer.NewDecoder().Turn(before, ids) // without the thought, and without special tokens
 	if x.group.format == nil {
 		return nil
 	}
@@ -143,9 +143,9 @@ func (x *play) key(r sampler.Response) string {
 // askEnvironment gives the environment the turns that it has not seen, and returns its answer to the
 // last. If earlier answers came from the journal, it begins the episode and gives it those turns first.
 func (x *play) askEnvironment() (o Observation, err error) {
-	unseen := x.turns[len(x.turns)-1:]
+	unseen := x.turns[len(x.turns)-1:] // the newest turn
 	if x.episode == nil {
-		unseen = x.turns
+		unseen = x.turns // no episode has begun: the journal had all earlier answers
 		for err = ErrFull; errors.Is(err, ErrFull); {
 			err = x.withinTime(x.begin)
 			// A slot that becomes free belonged to an episode that ended: this play keeps its slot and takes
@@ -256,7 +256,7 @@ func (x *play) appendMessages(r sampler.Response, messages []tokenize.Message) (
 	if err != nil {
 		return nil, err
 	}
-	return tokenize.After(r.IDs[len(r.IDs)-1], p.EOS, ids), nil
+	return tokenize.After(r.IDs[len(r.IDs)-1], p.EOS, ids), nil // without the end token, if the policy has sampled it
 }
 
 // withoutUnknown removes the characters that the vocabulary lacks.

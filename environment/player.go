@@ -243,7 +243,7 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 	x := r.plays[at]
 	if x == nil {
 		x = &play{round: r, group: r.groups[at.request]}
-		x.group.Sample = x.group.Number(at.sample)
+		x.group.Sample = x.group.Number(at.sample) // a request may play only some samples of its problem
 		r.plays[at] = x
 	}
 	r.mu.Unlock()

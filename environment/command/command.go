@@ -58,7 +58,7 @@ func (p *Program) Ready(context.Context) error {
 
 type resetting struct {
 	Problem data.Object `json:"problem"`
-	Seed    uint32      `json:"seed"` // every language can hold a number of this size
+	Seed    uint32      `json:"seed"`
 	Sample  int         `json:"sample"`
 }
 
@@ -85,7 +85,8 @@ func (p *Program) Begin(ctx context.Context, s environment.Start) (environment.E
 		return nil, p.withName(err)
 	}
 	e := &episode{program: p, worker: worker}
-	a, err := e.ask(ctx, "reset", resetting{s.Problem.Object(), uint32(s.Seed >> 32), s.Sample}, "system", "user", "assistant", "tool")
+	seed := uint32(s.Seed >> 32) // every language can hold a number of this size
+	a, err := e.ask(ctx, "reset", resetting{s.Problem.Object(), seed, s.Sample}, "system", "user", "assistant", "tool")
 	if err != nil {
 		e.Close()
 		return nil, err
@@ -139,15 +140,17 @@ type episode struct {
 // Opening implements environment.Opener: it returns the program's answer to the reset.
 func (e *episode) Opening() (environment.Opening, error) { return e.opening, nil }
 
-// ask sends a request of a kind to the process and reads its answer, whose messages may have the roles. After an error
-// it ends the process, whose next answer could be about anything.
+// ask sends {"id": ..., KIND: WHAT} to the process and reads its answer, whose messages may have the roles. It waits
+// until ctx ends. After an error it ends the process, whose next answer could be about anything.
 func (e *episode) ask(ctx context.Context, kind string, what any, roles ...string) (*answer, error) {
 	a := new(answer)
 	line, err := json.Marshal(map[string]any{kind: what})
 	if err != nil {
 		return nil, err
 	}
-	_, text, err := e.worker.Ask(ctx, 0, func(id int) []byte { return fmt.Appendf(nil, `{"id":%d,%s`, id, line[1:]) })
+	const noLimit = 0
+	withID := func(id int) []byte { return fmt.Appendf(nil, `{"id":%d,%s`, id, line[1:]) } // line without its {
+	_, text, err := e.worker.Ask(ctx, noLimit, withID)
 	if err == nil {
 		err = read(text, a, roles)
 	}

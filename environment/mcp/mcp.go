@@ -124,19 +124,19 @@ type episode struct {
 	environment.Functions
 	server  *Server
 	session *session
-	own     bool  // the session belongs to this episode alone
+	isOwn   bool  // the session belongs to this episode alone
 	cutOff  error // why the episode did not wait for a call's answer
 }
 
 // Step implements environment.Episode. With PerEpisode the episode's session begins at its first turn. A server that
 // fails loses its session, and the next episode begins another.
 func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Observation, error) {
-	if e.server.PerEpisode && !e.own {
+	if e.server.PerEpisode && !e.isOwn { // until now the session is the one that gave the episode its tools
 		own, err := e.server.connect(ctx)
 		if err != nil {
 			return environment.Observation{}, err
 		}
-		e.session, e.own = own, true
+		e.session, e.isOwn = own, true
 	}
 	o, err := e.Answer(ctx, t, e.answer)
 	switch {
@@ -197,7 +197,7 @@ var patience = 2 * time.Second
 // Close implements environment.Episode. It ends a server that does not answer after a
 // call was cut off, so that no later episode waits for that server.
 func (e *episode) Close() error {
-	if e.own {
+	if e.isOwn {
 		e.session.end(e.cutOff)
 	} else if e.cutOff != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -229,18 +229,19 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 		return nil, err
 	}
 	fresh = new(session)
-	fresh.gone, fresh.leave = context.WithCancel(context.Background())
+	fresh.gone, fresh.leave = context.WithCancel(context.Background()) // it outlives ctx, which is that of one call
 	transport, err := s.transport(fresh)
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	client := sdk.NewClient(&sdk.Implementation{Name: "onering", Version: "1"}, &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}})
+	noCapabilities := &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}} // nil would promise the server a list of roots
+	client := sdk.NewClient(&sdk.Implementation{Name: "onering", Version: "1"}, noCapabilities)
 	if err == nil {
 		if fresh.ClientSession, err = client.Connect(limited, transport, nil); err != nil {
 			err = fmt.Errorf("no session can be begun: %w", fresh.reason(err))
 		}
 	}
 	if err == nil {
-		go func() { // so that ended says when the server has ended the session
+		go func() { // so that session.ended is true once the server has ended the session
 			fresh.Wait()
 			fresh.leave()
 		}()
@@ -264,7 +265,7 @@ func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 		if err == nil {
 			client.Transport = &recorder{client.Transport, &fresh.transcript}
 		}
-		return &sdk.StreamableClientTransport{
+		return &sdk.StreamableClientTransport{ // without reconnecting, and without a stream of messages that nobody asked for
 			Endpoint: s.URL, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: process.MaxAnswer,
 		}, err
 	}
@@ -331,16 +332,17 @@ func (h *transcript) Write(said []byte) (int, error) {
 	return len(said), nil
 }
 
-// eventField matches what stands before the data of server-sent events.
-var eventField = regexp.MustCompile(`(?m)^(data:|(event|id|retry)?:.*$)`)
+// eventFields match all but the data of server-sent events: "data:" itself, and lines such as "event: message".
+var eventFields = regexp.MustCompile(`(?m)^(data:|(event|id|retry)?:.*$)`)
 
-// schemas returns the schemas of tools by name, as they stand in the recorded messages, and ends the record.
+// schemas returns the schemas of tools by name, as they stand in the recorded messages, which are JSON one after the
+// other, over HTTP as the data of server-sent events. It ends the record.
 func (h *transcript) schemas() map[string]json.RawMessage {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := map[string]json.RawMessage{}
-	messages := json.NewDecoder(bytes.NewReader(eventField.ReplaceAll(h.text, nil)))
-	h.complete, h.text = true, nil
+	messages := json.NewDecoder(bytes.NewReader(eventFields.ReplaceAll(h.text, nil)))
+	h.complete, h.text = true, nil // Write records no more
 	for {
 		var m struct {
 			Result struct {
@@ -351,7 +353,7 @@ func (h *transcript) schemas() map[string]json.RawMessage {
 			} `json:"result"`
 		}
 		err := messages.Decode(&m)
-		if _, other := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !other { // other: a message about something else
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !other { // other: a message whose result is no list of tools
 			return all
 		}
 		for _, tool := range m.Result.Tools {

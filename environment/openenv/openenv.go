@@ -128,7 +128,7 @@ func (s *Server) readFacts(ctx context.Context, client *http.Client) (*facts, er
 	var count struct {
 		Tasks uint64 `json:"num_tasks"`
 	}
-	for _, name := range environments { // of several the last one counts
+	for _, name := range environments { // each overwrites count, so the last one counts
 		if err := s.request(ctx, client, url.PathEscape(name)+"/num_tasks", map[string]string{"split": s.Split}, &count); err != nil {
 			return nil, err
 		}
@@ -190,7 +190,7 @@ func (s *Server) Begin(ctx context.Context, start environment.Start) (environmen
 		e.Close()
 		return nil, s.withName(ctx, err)
 	}
-	if text := e.shown(a); text != "" {
+	if text := e.shown(a); text != "" { // else the problem stays the whole prompt
 		e.opening = []tokenize.Message{{Role: "user", Content: strings.TrimLeft(start.Problem.Text+"\n\n"+text, "\n")}}
 	}
 	return e, nil
@@ -381,7 +381,8 @@ func (e *episode) exchange(ctx context.Context, kind string, data map[string]any
 func (e *episode) shown(a *answer) string {
 	var wrong struct{ Message string }
 	var rich struct{ Content []struct{ Text string } }
-	result, field := a.Observation["result"], a.Observation[e.server.Observation] // of a tool; that the settings name
+	result := a.Observation["result"]            // of a tool
+	field := a.Observation[e.server.Observation] // nil if the settings name none
 	delete(a.Observation, "metadata")
 	switch {
 	case a.refusal != "":

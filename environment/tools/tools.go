@@ -273,7 +273,7 @@ func calculate(expression string) (*big.Rat, error) {
 	c := calculation{rest: signs.Replace(expression)}
 	value, err := c.value(sums)
 	if err == nil && c.rest != "" {
-		err = c.unread()
+		err = c.unexpected()
 	}
 	return value, err
 }
@@ -287,8 +287,8 @@ type calculation struct {
 	parts int
 }
 
-// unread is the error of an expression that cannot be read.
-func (c *calculation) unread() error {
+// unexpected is the error of an expression that cannot be read on.
+func (c *calculation) unexpected() error {
 	if c.rest == "" {
 		return errors.New("the expression ends where a number or ) belongs")
 	}
@@ -309,13 +309,13 @@ const sums, products, powers = 0, 1, 2
 
 var operators = []string{sums: "+-*/^", products: "*/^", powers: "^"}
 
-// value reads an operand and, as long as they follow, operators that bind at least as closely as rank with their right
-// operands, which have the operators that bind more closely: -2^2 is -4, and 2^3^2 is 2^9.
+// value reads an operand and, as long as they follow, operators that bind at least as closely as rank (sums, products or
+// powers) with their right operands. Those have the operators that bind more closely: -2^2 is -4, and 2^3^2 is 2^9.
 func (c *calculation) value(rank int) (value *big.Rat, err error) {
 	switch first := c.take("+-("); first {
-	case '(': // nested is value with a bound of how often that calls itself
+	case '(': // c.nested is c.value with a bound of how often that calls itself
 		if value, err = c.nested(sums); err == nil && c.take(")") == 0 {
-			err = c.unread()
+			err = c.unexpected()
 		}
 	case '+', '-':
 		if value, err = c.nested(powers); err == nil && first == '-' {
@@ -327,7 +327,7 @@ func (c *calculation) value(rank int) (value *big.Rat, err error) {
 	for err == nil {
 		operator, other := c.take(operators[rank]), (*big.Rat)(nil)
 		switch operator {
-		case 0:
+		case 0: // none of them follows
 			return value, nil
 		case '^':
 			other, err = c.nested(powers) // from right to left
@@ -355,7 +355,7 @@ func (c *calculation) number() (*big.Rat, error) {
 	rest := strings.TrimLeft(c.rest, "0123456789.")
 	value, ok := new(big.Rat).SetString(c.rest[:len(c.rest)-len(rest)])
 	if !ok {
-		return nil, c.unread()
+		return nil, c.unexpected()
 	}
 	c.rest = rest
 	return bounded(value)

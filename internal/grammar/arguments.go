@@ -41,14 +41,14 @@ func (r *reader) argument(text []byte, at string, w Writing) (Form, error) {
 	if err == nil && w.Raw {
 		s, err = r.mergedKeywords(text, at)
 	}
-	var words []string
+	var listed []string
 	var kind string
 	_ = json.Unmarshal(s["type"], &kind)
 	switch {
-	case err != nil || !w.Raw || kind != "" && kind != "string":
+	case err != nil || !w.Raw || kind != "" && kind != "string": // without a type (""), or with several, it may be a text
 		return Join(f, behind), err
-	case json.Unmarshal(s["enum"], &words) == nil:
-		return forms(words, OneOf, func(word string) (Form, error) { return Join(literal(word), behind), nil })
+	case json.Unmarshal(s["enum"], &listed) == nil:
+		return forms(listed, OneOf, func(text string) (Form, error) { return Join(literal(text), behind), nil })
 	}
 	for _, name := range strings.Fields("pattern format minLength maxLength") {
 		if s[name] != nil {

@@ -25,18 +25,18 @@ type Grammar struct {
 	start    *state
 }
 
-// A frame is a rule that is being read: the node that follows it, and the rule around. nil is the text itself.
+// A frame is a rule that is being read: the node behind its call, and the rule that calls it. nil is the text itself.
 type frame struct {
-	around *frame
-	node   int
+	outer  *frame
+	behind int
 	depth  int
 	number int // 0 in the key under which frames are found
 }
 
 // An item is a node at which the next token may be read.
 type item struct {
-	node int
-	in   *frame
+	node  int
+	frame *frame
 }
 
 // A state has all that may follow a text.
@@ -119,7 +119,8 @@ func (g *Grammar) forgetStates() {
 }
 
 // closure returns the state of items and of all that follows from them without reading: the ways of forks, the rules that
-// are called and what stands behind rules that end. Equal states are one. It sets g.failed if the state is too large.
+// are called and what stands behind rules that end. It keeps no second state with equal items: g.states has them by a
+// key. It sets g.failed if the state is too large.
 func (g *Grammar) closure(pending []item) *state {
 	s, seen := &state{}, map[item]bool{}
 	for len(pending) > 0 {
@@ -136,30 +137,30 @@ func (g *Grammar) closure(pending []item) *state {
 		switch n := &g.nodes[x.node]; n.kind {
 		case fork:
 			for _, to := range n.forks {
-				pending = append(pending, item{to, x.in})
+				pending = append(pending, item{to, x.frame})
 			}
 		case call:
-			if in, ok := g.enter(x.in, n.next); ok {
-				pending = append(pending, item{n.first, in})
+			if inner, ok := g.enter(x.frame, n.next); ok { // else rules nest too deep, and this way ends
+				pending = append(pending, item{n.first, inner})
 			}
 		case end:
-			if x.in == nil {
+			if x.frame == nil { // the end of the text itself, not of a rule
 				s.ends = true
 			} else {
-				pending = append(pending, item{x.in.node, x.in.around})
+				pending = append(pending, item{x.frame.behind, x.frame.outer})
 			}
-		default:
+		default: // it reads a byte or a mark
 			s.items = append(s.items, x)
 		}
 	}
 	// The key: whether the text may end, and the sorted items.
-	slices.SortFunc(s.items, func(a, b item) int { return cmp.Or(a.node-b.node, a.in.id()-b.in.id()) })
+	slices.SortFunc(s.items, func(a, b item) int { return cmp.Or(a.node-b.node, a.frame.id()-b.frame.id()) })
 	key := []byte{0}
 	if s.ends {
 		key[0] = 1
 	}
 	for _, x := range s.items {
-		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(x.node)), uint64(x.in.id()))
+		key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(x.node)), uint64(x.frame.id()))
 	}
 	if known := g.states[string(key)]; known != nil {
 		return known
@@ -175,15 +176,15 @@ func (f *frame) id() int {
 	return f.number
 }
 
-// enter returns the frame of a rule that is called in another frame and behind which the node next follows; equal
-// frames are one. A rule at the end of another needs none of its own. There is none beyond maxDepth.
-func (g *Grammar) enter(in *frame, next int) (*frame, bool) {
-	if g.nodes[next].kind == end {
-		return in, true
+// enter returns the frame of a rule that is called in the frame outer, which goes on at the node behind the call. Equal
+// frames are one. It returns false beyond maxDepth.
+func (g *Grammar) enter(outer *frame, behind int) (*frame, bool) {
+	if g.nodes[behind].kind == end { // as in a tail call: the outer rule ends where this one does
+		return outer, true
 	}
-	f := frame{around: in, node: next, depth: 1} // without a number: the key
-	if in != nil {
-		f.depth += in.depth
+	f := frame{outer: outer, behind: behind, depth: 1} // without a number: the key
+	if outer != nil {
+		f.depth += outer.depth
 	}
 	if f.depth > maxDepth {
 		return nil, false
@@ -207,7 +208,7 @@ func (g *Grammar) step(s *state, c byte) *state {
 		var to []item
 		for _, x := range s.items {
 			if n := &g.nodes[x.node]; n.kind == aByte && n.lo <= c && c <= n.hi {
-				to = append(to, item{n.next, x.in})
+				to = append(to, item{n.next, x.frame})
 			}
 		}
 		s.next[k] = g.closure(to)
@@ -224,16 +225,16 @@ func (g *Grammar) findAllowed(s *state) {
 	v := g.vocabulary
 	s.allowed = newSet(len(v.texts))
 	g.setBytes += 8 * len(s.allowed)
-	reads := false
+	readsBytes := false
 	for _, x := range s.items {
 		switch n := &g.nodes[x.node]; n.kind {
 		case aByte:
-			reads = true
+			readsBytes = true
 		case anyMark:
-			for i, w := range v.isMark {
-				s.allowed[i] |= w
+			for i, word := range v.isMark {
+				s.allowed[i] |= word
 			}
-			if n.token >= 0 {
+			if n.token >= 0 { // any mark but this one
 				s.allowed[n.token/64] &^= 1 << (n.token % 64)
 			}
 		}
@@ -243,10 +244,10 @@ func (g *Grammar) findAllowed(s *state) {
 			put(s.allowed, n.token)
 		}
 	}
-	if reads {
+	if readsBytes {
 		g.addOrdinary(s)
 	}
-	s.all = slices.Equal(s.allowed, v.withText) // any token but those that end a text
+	s.all = slices.Equal(s.allowed, v.withText) // withText: all tokens but those that end a text
 }
 
 // addOrdinary adds to s.allowed the ordinary tokens whose bytes the state reads. It reads them in the order of their bytes, so
@@ -324,7 +325,7 @@ func (m *Matcher) Add(id int32) {
 	var to []item
 	for _, x := range m.at.items {
 		if n := &g.nodes[x.node]; n.kind == aMark && n.token == id || n.kind == anyMark && n.token != id {
-			to = append(to, item{n.next, x.in})
+			to = append(to, item{n.next, x.frame})
 		}
 	}
 	m.at = g.closure(to)

@@ -120,27 +120,27 @@ func Join(list ...Form) Form {
 // Repeat reads from least to most texts of a form, without a bound if most is negative, with others between them.
 func (f Form) Repeat(least, most int, between Form) Form { return repeat(f, least, most, between) }
 
-// repeat is Repeat. It builds from the end: most texts, and before each beyond least the repetition may end; or, if
-// there is no bound, a loop behind least texts.
+// repeat is Repeat. It builds most texts from the last to the first, and a fork that may end the repetition before each
+// beyond least. Without a bound (most < 0) a loop for all further ones stands behind the first max(least, 1).
 func repeat(of Form, least, most int, between Form) Form {
 	return func(b *builder, next int) int {
-		at, n := next, most
+		first, n := next, most
 		if n < 0 {
 			loop := b.add(node{kind: fork})
 			further := Join(between, of)(b, loop)
 			b.nodes[loop].forks = []int{further, next}
-			at, n = loop, max(least, 1)
+			first, n = loop, max(least, 1)
 		}
-		for ; n > 0 && b.err == nil; n-- {
-			at = of(b, at)
+		for ; n > 0 && b.err == nil; n-- { // builds text number n
+			first = of(b, first)
 			if n > 1 {
-				at = between(b, at)
+				first = between(b, first)
 			}
 			if n > least {
-				at = b.fork(at, next)
+				first = b.fork(first, next)
 			}
 		}
-		return at
+		return first
 	}
 }
 
@@ -185,28 +185,29 @@ func (b *builder) others(bytes string, next int) (first []int) {
 	return first
 }
 
-// scan adds nodes that read any text up to a mark, and returns the first. follows gets it and returns the node behind
-// the mark; before a mark the text may also go on at each of ends. A mark that is not an added token is found as by
-// Knuth, Morris and Pratt: there is a node for each number of its bytes that were read.
+// scan adds nodes that read any text up to a mark, and returns the first. follows gets that first node, for a loop, and
+// returns the node behind the mark; the text may also go on at each of ends without a mark. A mark that is not an added
+// token is found as by Knuth, Morris and Pratt: there is a node for each number of its bytes that were read.
 func (b *builder) scan(mark string, follows func(first int) int, ends ...int) int {
 	first := b.add(node{kind: fork})
 	behind := follows(first)
-	if id, n := b.vocabulary.markAt(mark); n == len(mark) {
-		b.nodes[first].forks = append(ends, b.add(node{kind: anyMark, token: id, next: first}),
-			b.add(node{kind: aMark, token: id, next: behind}), b.add(node{hi: 255, next: first})) // any byte stays in the text
+	if id, n := b.vocabulary.markAt(mark); n == len(mark) { // the mark is an added token
+		b.nodes[first].forks = append(ends, b.add(node{kind: anyMark, token: id, next: first}), // any mark but this one
+			b.add(node{kind: aMark, token: id, next: behind}), b.add(node{hi: 255, next: first})) // 0 to 255: any byte
 		return first
 	}
-	places := []int{first} // by the number of bytes of the mark that stand before
+	afterBytes := []int{first} // nodes by how many bytes of the mark end the text so far
 	for range mark[1:] {
-		places = append(places, b.add(node{kind: fork}))
+		afterBytes = append(afterBytes, b.add(node{kind: fork}))
 	}
-	places = append(places, behind)
-	for have, place := range places[:len(mark)] {
-		to := append(b.others(mark, first), b.add(node{kind: anyMark, token: -1, next: first}))
-		for _, c := range slices.Compact(slices.Sorted(slices.Values([]byte(mark)))) {
-			to = append(to, b.add(node{lo: c, hi: c, next: places[overlap(mark[:have]+string([]byte{c}), mark)]}))
+	afterBytes = append(afterBytes, behind)
+	for have, from := range afterBytes[:len(mark)] {
+		const noToken = -1                                                                           // that anyMark leaves out
+		to := append(b.others(mark, first), b.add(node{kind: anyMark, token: noToken, next: first})) // what is not in the mark
+		for _, c := range slices.Compact(slices.Sorted(slices.Values([]byte(mark)))) {               // each byte of the mark
+			to = append(to, b.add(node{lo: c, hi: c, next: afterBytes[overlap(mark[:have]+string([]byte{c}), mark)]}))
 		}
-		b.nodes[place].forks = append(to, ends...)
+		b.nodes[from].forks = append(to, ends...)
 	}
 	return first
 }

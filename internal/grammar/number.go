@@ -22,9 +22,9 @@ func (x bounds) form() Form {
 	if math.IsInf(x.least, 0) && math.IsInf(x.most, 0) && !x.integer {
 		return number
 	}
-	const limit = 1e15 - 1
+	const limit = 1e15 - 1 // the largest integer that is written: it has as many digits as there may be
 	below := bounds{least: max(-x.most, 0), most: min(-x.least, limit), integer: x.integer}
-	below.leastExcluded, below.mostExcluded = x.mostExcluded || x.most >= 0, x.leastExcluded && x.least > -limit // there is no -0
+	below.leastExcluded, below.mostExcluded = x.mostExcluded || x.most >= 0, x.leastExcluded && x.least > -limit // >= 0: there is no -0
 	x.mostExcluded, x.most = x.mostExcluded && x.most <= limit, min(x.most, limit)
 	x.leastExcluded, x.least = x.leastExcluded && x.least >= 0, max(x.least, 0)
 	var signs []Form
@@ -51,9 +51,10 @@ type digitPlace struct {
 	asLeast, asMost, written bool
 }
 
-// magnitude reads the numbers within bounds that are not negative, goes on at next and returns the first node. It
-// compares the number, digit by digit, with both bounds as fixed writes them: digits of them, a point, and again
-// digits. As long as the number is the same as a bound, that bound limits its next digit.
+// magnitude reads the numbers within bounds that are not negative, goes on at next and returns the first node. Of a number
+// it knows the place in a text as fixed writes it, such as 000000000000042.500000000000000 (15 digits, a point, 15
+// digits), and whether the number is so far the same as each of the bounds: as long as it is, that bound limits its
+// next digit.
 func (x bounds) magnitude(b *builder, next int) int {
 	least, most := fixed(x.least), fixed(x.most)
 	zeros := func(text string) bool { return strings.Trim(text, "0.") == "" }
@@ -65,15 +66,15 @@ func (x bounds) magnitude(b *builder, next int) int {
 		}
 		var to []int
 		// A number that ends here has zeros in place of the digits that follow.
-		above, below := !p.asLeast || zeros(least[p.at:]) && !x.leastExcluded, !p.asMost || !x.mostExcluded || !zeros(most[p.at:])
-		if above && below && (p.at == digits || p.at > digits+1) { // before the point, or behind a decimal
+		aboveLeast, belowMost := !p.asLeast || zeros(least[p.at:]) && !x.leastExcluded, !p.asMost || !x.mostExcluded || !zeros(most[p.at:])
+		if aboveLeast && belowMost && (p.at == digits || p.at > digits+1) { // before the point, or behind a decimal
 			to = append(to, next)
 		}
 		lo, hi := byte('0'), byte('9')
 		switch {
 		case p.at == len(least) || p.at >= digits && x.integer:
-			lo = '9' + 1 // nothing follows
-		case p.at == digits:
+			lo = '9' + 1 // above hi, so that nothing follows
+		case p.at == digits: // the place of the point
 			lo, hi = '.', '.'
 		default:
 			if p.asLeast {
@@ -88,7 +89,7 @@ func (x bounds) magnitude(b *builder, next int) int {
 			p := digitPlace{p.at + 1, p.asLeast && c == least[p.at], p.asMost && c == most[p.at], written}
 			if following := nodeAt(p); following >= 0 && p.written {
 				to = append(to, b.add(node{lo: c, hi: c, next: following}))
-			} else if following >= 0 { // a zero at the beginning
+			} else if following >= 0 { // a zero at the beginning, which is not written: no node reads it
 				to = append(to, following)
 			}
 		}
@@ -101,5 +102,5 @@ func (x bounds) magnitude(b *builder, next int) int {
 	if first := nodeAt(digitPlace{0, true, true, false}); first >= 0 {
 		return first
 	}
-	return b.fork()
+	return b.fork() // to nothing: no number is within the bounds
 }

@@ -80,8 +80,8 @@ func expressionForm(expression string, whole bool, written alphabet) (Form, erro
 	return anchored(re, whole, written)
 }
 
-// anchored is the form of an expression with anchors at its ends. Where neither whole nor an anchor holds an end of the
-// text to the match, any text may stand beside it.
+// anchored is the form of an expression that may have anchors at its ends; written says how a character is written, such
+// as with JSON's escapes. Where an end has no anchor and whole is false, any text may stand beside the match.
 func anchored(re *syntax.Regexp, whole bool, written alphabet) (Form, error) {
 	switch re.Op {
 	case syntax.OpCapture:
@@ -93,7 +93,7 @@ func anchored(re *syntax.Regexp, whole bool, written alphabet) (Form, error) {
 	if re.Op == syntax.OpConcat {
 		parts = re.Sub
 	}
-	begins, ends := whole, whole
+	begins, ends := whole, whole // the match begins, or ends, the text
 	for len(parts) > 0 && parts[0].Op == syntax.OpBeginText {
 		begins, parts = true, parts[1:]
 	}
@@ -124,10 +124,11 @@ func forms[T any](parts []T, combine func(...Form) Form, of func(T) (Form, error
 	return combine(list...), nil
 }
 
-// matched is the form of a part of an expression, which has no anchors.
+// matched is the form of a part of an expression, which has no anchors; written says how a character is written, such as
+// with JSON's escapes.
 func matched(re *syntax.Regexp, written alphabet) (Form, error) {
 	part := func(x *syntax.Regexp) (Form, error) { return matched(x, written) }
-	least, most := 0, -1
+	least, most := 0, -1 // of the repetitions, whose operators are the last cases; -1: no bound
 	switch re.Op {
 	case syntax.OpEmptyMatch:
 		return empty, nil
@@ -165,7 +166,7 @@ func matched(re *syntax.Regexp, written alphabet) (Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	return repeat(rule(re.Sub[0], f), least, most, empty), nil // a rule: what repeats is there once
+	return repeat(rule(re.Sub[0], f), least, most, empty), nil // a rule: the automaton has the nodes of f once
 }
 
 // The characters that have a short form in JSON strings, and the letters of these forms.

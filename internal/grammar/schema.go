@@ -44,7 +44,7 @@ func newReader(text []byte, exact bool) *reader {
 	return &reader{root: text, exact: exact, refs: map[string]Form{}, unheld: map[string]bool{}}
 }
 
-// leaveToModel leaves a keyword to the model, if that may be.
+// leaveToModel notes that a keyword is left to the model. With exact that is an error.
 func (r *reader) leaveToModel(name, at string) error {
 	r.unheld[name] = true
 	if r.exact {
@@ -242,8 +242,8 @@ func compact(v json.RawMessage) string {
 	return b.String()
 }
 
-// kindOf has the types that keywords belong to.
-var kindOf = []struct{ kind, names string }{
+// typeKeywords has the types, each with the keywords that belong to it alone.
+var typeKeywords = []struct{ kind, keywords string }{
 	{"object", "properties required additionalProperties"}, {"array", "items minItems maxItems"},
 	{"string", "pattern format minLength maxLength"}, {"number", "minimum maximum exclusiveMinimum exclusiveMaximum"},
 }
@@ -258,8 +258,8 @@ func (r *reader) typed(s schema, at string) (Form, error) {
 			return nil, err
 		}
 	}
-	for _, x := range kindOf {
-		if kinds[0] == "" && slices.ContainsFunc(strings.Fields(x.names), func(name string) bool { return s[name] != nil }) {
+	for _, x := range typeKeywords {
+		if kinds[0] == "" && slices.ContainsFunc(strings.Fields(x.keywords), func(name string) bool { return s[name] != nil }) {
 			kinds[0] = x.kind
 		}
 	}
@@ -345,7 +345,8 @@ func (r *reader) array(s schema, at string) (Form, error) {
 	return list("[", "]", rule(&item, item), least, most), err // &item is a name that no other rule has
 }
 
-// text is the form of strings: of a pattern or, without one, a known format; else of a number of characters.
+// text is the form of strings: of a pattern or, without one, a known format; else of a number of characters. What it does
+// not hold is left to the model (leaveToModel), which is an error for a reader that is exact.
 func (r *reader) text(s schema, at string) (Form, error) {
 	least, most, err := s.counts("Length", at)
 	var pattern, format string
@@ -353,14 +354,14 @@ func (r *reader) text(s schema, at string) (Form, error) {
 		return nil, err
 	}
 	f := repeat(character, least, most, empty)
-	known, is := formats[format]
+	expression, is := formats[format]
 	if s["pattern"] != nil {
-		known, is = pattern, true
+		expression, is = pattern, true
 	}
 	if !is {
 		return quotedForm(f), nil
 	}
-	special, err := expressionForm(known, s["pattern"] == nil, inString) // a format is the whole text, a pattern may be a part
+	special, err := expressionForm(expression, s["pattern"] == nil, inString) // a format is the whole text, a pattern may be a part
 	switch {
 	case err != nil:
 		return quotedForm(f), r.leaveToModel(fmt.Sprintf("the pattern %q (%v)", pattern, err), at)
