@@ -17,19 +17,19 @@ type attempt struct {
 	weigh       Weigh
 	owner       []int   // the rank to which each sequence belongs
 	micro       [][]int // the sequences of each micro-batch, which are this rank's
-	perResponse bool    // each pass goes backward before the next one begins
+	interleaved bool    // each pass goes backward before the next one begins
 	Report
 }
 
 // newAttempt deals the sequences of a batch to the ranks and cuts this rank's into micro-batches, and decides whether
-// each pass goes backward on its own: with weights that are known (weigh is nil), or where the batch says that a
-// sequence's weights depend on its own scores.
+// each micro-batch goes backward before the next goes forward: with weights that are known (weigh is nil), or where the
+// batch says, in Apart, that a sequence's weights depend on its own scores alone.
 func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
-	own := slices.DeleteFunc(s.own(a.owner), b.leavesOut)
-	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, s.options.ApartTokens)
-	// A single pass is the whole batch; but another of several ranks may have several passes.
-	a.perResponse = weigh == nil || b.Apart && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
+	mine := slices.DeleteFunc(s.own(a.owner), b.leavesOut)
+	a.micro = microBatches(b.Sequences, b.Live, mine, s.limit.tokens, s.options.ApartTokens)
+	// With a single pass nothing is gained; but another of several ranks may have more, and all must do alike.
+	a.interleaved = weigh == nil || b.Apart && !s.weighsJointly && (len(a.micro) > 1 || s.ranks.Size() > 1)
 	a.Loss, a.Scores, a.MicroBatches = b.givenLoss(), newScores(len(b.Sequences)), len(a.micro)
 	for i, x := range b.Sequences {
 		if b.leavesOut(i) {
@@ -48,7 +48,7 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 // which also checks that they are finite. ErrOverflow is for the caller, who halves the loss scale.
 func (a *attempt) run(ctx context.Context) error {
 	compute := a.allForward
-	if a.perResponse {
+	if a.interleaved {
 		compute = a.passByPass
 	}
 	err := compute(ctx)
@@ -56,6 +56,7 @@ func (a *attempt) run(ctx context.Context) error {
 		return err
 	}
 	a.observe(metrics.PhaseOptimizer)
+	// The norm is both the Stepper's, for Update to clip by, and the Report's.
 	if a.norm, err = a.gradNorm(); err != nil && !errors.Is(err, runtime.ErrOverflow) {
 		err = gradientError(err)
 	}
@@ -96,9 +97,9 @@ func (a *attempt) passByPass(ctx context.Context) error {
 			last--
 		}
 		for i, group := range a.micro {
-			a.last = i == last
+			a.lastBackward = i == last // then each gradient that it completes is summed over the ranks at once
 			err := a.forwardAndBack(ctx, group, used)
-			if a.Scores.finite("", group) != nil { // err is of this; the explanation counts all such sequences
+			if a.Scores.finite("", group) != nil { // err is that of this micro-batch; the explanation counts the later ones' sequences, too
 				return a.explainScores(ctx, a.micro[i+1:])
 			}
 			if err != nil {
@@ -128,8 +129,8 @@ func (a *attempt) explainScores(ctx context.Context, following [][]int) error {
 	return a.Explain(a.Scores.finite("", nil), a.batch.Sequences)
 }
 
-// forwardAndBack takes a micro-batch forward and, with weights that are known or that it
-// asks for and puts into used, backward.
+// forwardAndBack takes the micro-batch group forward and backward: with the weights in used where they are known, else
+// with those that the objective gives for the scores so far, which it puts into used. What is not live is only scored.
 func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) error {
 	a.observe(metrics.PhaseScore)
 	live := a.batch.live(group[0])
@@ -148,7 +149,7 @@ func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) er
 			return err
 		}
 		if err := loss.Check(); err != nil {
-			a.Loss = loss
+			a.Loss = loss // for the Report
 			return err
 		}
 		for _, i := range group {
@@ -192,7 +193,7 @@ func (a *attempt) weighWhole(used Loss) (err error) {
 func (a *attempt) sumKnown() error {
 	groups := a.micro
 	if a.ranks.Size() > 1 {
-		groups = [][]int{numbers(len(a.LogProb))} // one group of all
+		groups = [][]int{numbers(len(a.LogProb))} // one group of all sequences, in their order
 	}
 	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err e
 	budget := keptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
 	for i, group := range a.micro {
 		size := a.learner.Bytes(picked(a.batch.Sequences, group))
-		// The backward pass of the last pass comes first, so it may always be kept.
+		// The last micro-batch goes backward at once, so whatever the budget its inputs are kept only for a short time.
 		keep := a.batch.live(group[0]) && (size <= budget || i == len(a.micro)-1)
 		if keep {
 			budget -= size
@@ -263,13 +264,12 @@ func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err 
 	}
 	a.observe(metrics.PhaseBackward)
 	a.learner.ZeroGradients()
-	// The newest pass goes first: its memory then serves passes whose layers are computed
-	// again.
+	// The newest pass goes first: its memory then serves passes whose layers are computed again.
 	for i, group := range slices.Backward(a.micro) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		a.last = i == 0
+		a.lastBackward = i == 0 // then each gradient that it completes is summed over the ranks at once
 		if err := a.backward(passes[i], group, a.Loss); err != nil {
 			return err
 		}

@@ -13,55 +13,58 @@ func (p Passes) Tokens(step, longest int64) int64 {
 	return min(max(int64(cmp.Or(p.ApartTokens, p.MicroTokens)), longest), step)
 }
 
-// Needs returns what a step of so many tokens needs at its peak besides weights and gradients:
-// the values that forward passes store for backward passes, and memory of running passes.
+// Needs estimates what a step of so many tokens, whose longest sequence has longest, needs at its peak besides weights and
+// gradients: kept for the values that forward passes store for backward passes, running for the pass that runs.
 func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, longest int64) (kept, running runtime.Need, err error) {
 	g, micro := arch.Geometry(), p.Tokens(step, longest)
-	one := max(g.InputBytes(int(micro)), min(p.StashBytes, g.FullBytes(int(micro))))
-	all := one
-	if p.ApartTokens == 0 { // the inputs of passes beyond the budget are computed again
-		all = max(one, min(g.InputBytes(int(step)), keptBytes(g, arch.Layout().Size)+one))
+	onePass := max(g.InputBytes(int(micro)), min(p.StashBytes, g.FullBytes(int(micro))))
+	allPasses := onePass
+	if p.ApartTokens == 0 { // passes may wait for each other; beyond a budget they are computed again
+		allPasses = max(onePass, min(g.InputBytes(int(step)), keptBytes(g, arch.Layout().Size)+onePass))
 	}
 	need := func(bytes int64) runtime.Need {
 		return runtime.Need{What: "activations", Device: bytes, Setting: "train.micro_tokens"}
 	}
-	// The backward pass of the head: the logits of a slice of the vocabulary, their softmax
-	// and its gradient. The factor was measured.
-	head := 4 * micro * min(int64(g.Vocab), 8176) * 14 / 5
+	// The backward pass of the head: the float32 logits of a slice of the vocabulary, their softmax
+	// and its gradient. The factor of 14/5 was measured.
+	logits := micro * min(int64(g.Vocab), 8176) // 8176: the default of runtime.LearnerOptions.HeadRows
+	head := 4 * logits * 14 / 5
 	switch {
 	case compute.Provider == models.CPU && g.Compute == models.BF16:
 		// Our operators store no scores, and logits once more only, rounded; a product of a
 		// gradient stores its matrix anew.
-		return need(int64(all)), need(max(layerBytes(g, micro, 0), 6*micro*min(int64(g.Vocab), 8176)) + int64(2*g.Hidden*g.FFN)), err
+		return need(int64(allPasses)), need(max(layerBytes(g, micro, 0), 6*logits) + int64(2*g.Hidden*g.FFN)), err
 	case compute.Provider == models.CPU:
 		layer := layerBytes(g, micro, longest)
 		for i, k := range g.Kinds {
 			if k.Mixer == models.Attention || k.Program != i {
-				continue
+				continue // layerBytes has attention; a kind with the Programs of an earlier one has its size
 			}
 			_, b, failed := arch.LayerBytes(i, false, 1, int(micro), int((micro+longest-1)/longest), int(longest))
 			layer, err = max(layer, b), cmp.Or(err, failed)
 		}
 		// ONNX Runtime's arena returns no memory, so it holds room for head and layers; if
-		// the layers need more than the head, it holds buffers for passes of several sizes.
+		// the layers need more than the head, it holds buffers for passes of several sizes. head*5/14
+		// is the logits alone.
 		bytes := layer + max(head, layer+head*5/14)
 		if compute.Narrow() { // the largest matrix of a layer, which a gradient unpacks
 			bytes += int64(g.Compute.Size() * g.Hidden * g.FFN)
 		}
-		return need(int64(all)), need(bytes), err
+		return need(int64(allPasses)), need(bytes), err
 	}
-	T, rows := (longest+7)/8*8, (micro+longest-1)/longest
+	T, rows := (longest+7)/8*8, (micro+longest-1)/longest // a micro-batch has rows of T places
 	full, _ := g.Full(int(micro), p.StashBytes)
 	peak := head
 	for i, k := range g.Kinds {
 		if k.Program != i {
-			continue // an earlier kind has the same
+			continue // an earlier kind has the same Programs
 		}
-		f, b, failed := arch.LayerBytes(i, full == g.Layers, int(min(8, (T+511)/512)), int(micro), int(rows), int(T))
+		blocks := int(min(8, (T+511)/512)) // of 512 queries
+		f, b, failed := arch.LayerBytes(i, full == g.Layers, blocks, int(micro), int(rows), int(T))
 		peak, err = max(peak, f, b), cmp.Or(err, failed)
 	}
 	bytes := peak + 4*4*micro*int64(g.Hidden) + 4*T*T // x, y, dx, dy; the mask
-	return need(int64(all)), need(bytes), err
+	return need(int64(allPasses)), need(bytes), err
 }
 
 // layerBytes is the memory of a running backward pass of a layer on the CPU: activations,

@@ -132,10 +132,11 @@ type Stepper struct {
 	limit   microLimit
 	scaling lossScaling
 	norm    float64 // norm of the gradients that Update uses
-	joint   bool    // a batch said Apart wrongly
+	// weighsJointly says that a batch said Apart wrongly: its objective weighs responses together.
+	weighsJointly bool
 
-	reduction *reduction // under way; nil between two and of one rank
-	last      bool       // the backward pass that follows is the last one
+	reduction    *reduction // under way; nil between two and of one rank
+	lastBackward bool       // the backward pass that follows is the last one of the step
 }
 
 // New allocates the gradients and, with Options.Optimizer, its state. The caller
@@ -151,13 +152,14 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	part, parts := o.Ranks.Rank(), o.Ranks.Size()
 	if o.Shard || o.Bucket > 0 {
 		if !o.Shard {
-			part, parts = 0, 1
+			part, parts = 0, 1 // each rank updates all: Divide then sets only the size of buckets
 		}
 		if err := ring.Divide(part, parts, o.Bucket); err != nil {
 			return nil, err
 		}
 	}
-	learner, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Squares: o.Squares, Final: s.final})
+	learner, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Squares: o.Squares,
+		Final: s.final}) // final passes gradients on to the other ranks during the backward pass
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +171,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 		}
 	}
 	if ring.Arch.Geometry().Compute == models.F16 {
-		s.scaling.set(LossScale{Scale: firstScale}, 0)
+		s.scaling.set(LossScale{Scale: firstScale}, 0) // 0: before the first step
 	}
 	return s, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // microBatches cuts the sequences of a batch whose indexes are in own into micro-batches of at most limit tokens,
 // counting a prefix once for each of its sequences. If apart is not 0, a micro-batch also has at most apart tokens,
-// counting a prefix once, and the largest has as few as their number allows, unless more prefixes were computed twice.
+// counting a prefix once, and the largest has as few as their number allows, unless that computes more prefixes twice.
 // A longer sequence gets a micro-batch alone. A micro-batch has only live sequences or none, so the others cost no
 // backward pass (live nil means that all are live). Sequences with one prefix are adjacent, so that a pass computes the
 // prefix once. Each kind is sorted by the longest sequence with the same prefix and then by its own length, longest
@@ -30,17 +30,17 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 		x, y := groups[a], groups[b]
 		return cmp.Or(cmp.Compare(y.longest, x.longest), cmp.Compare(x.first, y.first), cmp.Compare(len(sequences[b].Tokens), len(sequences[a].Tokens)))
 	})
-	cut := func(apart int) (out [][]int, total int) { // total: tokens that are computed, with prefixes once a micro-batch
-		sum, packed := 0, 0 // tokens of the last micro-batch, with prefixes each time and once
+	cut := func(apart int) (out [][]int, total int) { // apart as above; total: tokens that are computed, with prefixes once a micro-batch
+		sum, packed := 0, 0 // tokens of the micro-batch begun last, with a prefix counted for each sequence and once
 		for i, s := range order {
 			n := len(sequences[s].Tokens)
-			adds := n
+			adds := n // to packed
 			if i > 0 && groups[s] == groups[order[i-1]] {
 				adds -= len(sequences[s].Prefix())
 			}
 			if i == 0 || sum+n > limit || apart > 0 && packed+adds > apart || alive(s) != alive(order[i-1]) {
 				out, sum, packed = append(out, nil), 0, 0
-				adds = n
+				adds = n // the new micro-batch computes the prefix anew
 			}
 			out[len(out)-1] = append(out[len(out)-1], s)
 			sum, packed, total = sum+n, packed+adds, total+adds
@@ -53,7 +53,7 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 			more, _ := cut(n + 1)
 			return len(more) <= len(out)
 		})
-		if even, all := cut(least + 1); all <= total {
+		if even, computed := cut(least + 1); computed <= total {
 			out = even
 		}
 	}
@@ -63,7 +63,8 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 // A prefixGroup has the sequences of one kind (live or not) with the same prefix.
 type prefixGroup struct{ first, longest int } // the first of them; the tokens of the longest
 
-// prefixGroups returns the group of each sequence that own lists.
+// prefixGroups returns by sequence the group of each one that own lists: those of own with one prefix that are all live,
+// or all not. Others have nil.
 func prefixGroups(sequences []runtime.Sequence, own []int, alive func(i int) bool) []*prefixGroup {
 	type key struct {
 		prefix string
@@ -72,7 +73,7 @@ func prefixGroups(sequences []runtime.Sequence, own []int, alive func(i int) boo
 	known, groups := make(map[key]*prefixGroup), make([]*prefixGroup, len(sequences))
 	for _, i := range own {
 		s := sequences[i]
-		prefix, _ := binary.Append(nil, binary.NativeEndian, s.Prefix())
+		prefix, _ := binary.Append(nil, binary.NativeEndian, s.Prefix()) // as bytes: ids are no key of a map
 		k := key{string(prefix), alive(i)}
 		if known[k] == nil {
 			known[k] = &prefixGroup{first: i}

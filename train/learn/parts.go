@@ -129,13 +129,13 @@ func (c *crew) sharded() bool {
 	return c.optimizer != nil && c.optimizer.Buckets() != nil
 }
 
-// shareWeights gives all ranks the weights that each has updated, as Programs read them, by their devices
-// where these are linked, else through the host. If all ranks update all weights, there is nothing to do.
+// shareWeights gives all ranks the weights that each has updated, as Programs read them (some as 16-bit copies), by their
+// devices where these are linked, else through the host. If all ranks update all weights, there is nothing to do.
 func (c *crew) shareWeights() error {
 	if !c.sharded() {
 		return nil
 	}
-	w, d := c.ring.Trained(), c.ranks.Device()
+	w, d := c.ring.Trained(), c.ranks.Device() // d is nil where elements pass through the host
 	c.observe(metrics.PhaseReduce)
 	for _, b := range c.optimizer.Buckets() {
 		err := error(nil)
@@ -196,7 +196,7 @@ func (c *crew) state() (list []*models.Weights) {
 	return list
 }
 
-// Collect gathers all weights on the first rank and, with state, the optimizer's state,
+// Collect gathers all weights on the first rank and, if state is true, the optimizer's state,
 // in the host's memory, for a checkpoint. Drop frees the parts of other ranks there. All ranks
 // must call it; unless each of them updates a part, only the first does anything.
 func (c *crew) Collect(state bool) error {
@@ -220,7 +220,7 @@ func (c *crew) Collect(state bool) error {
 		err = c.env.Download(w)
 	}
 	for _, x := range parts { // the others wait for this rank's part, even after an error
-		err = errors.Join(err, c.env.DownloadPart(x, 0, len(x.Data)))
+		err = errors.Join(err, c.env.DownloadPart(x, 0, len(x.Data))) // from the device, what this rank has of it
 		if failed := each(c.optimizer.Buckets(), x, c.ranks.Collect); failed != nil {
 			return errors.Join(err, failed)
 		}
@@ -234,15 +234,15 @@ func (c *crew) Drop() { c.env.Forget(append(c.state(), c.ring.Trained())...) }
 // Give gives every rank the weights w, all of which each one has, as the first has them in the
 // host's memory, and to all their devices.
 func (c *crew) Give(w *models.Weights) error {
-	if err := c.spreadFloats(w.Data, c.ofFirst(w)); err != nil {
+	if err := c.spreadFloats(w.Data, c.boundsOfFirst(w)); err != nil {
 		return err
 	}
 	defer c.env.Forget(w)
 	return c.env.Upload(w)
 }
 
-// ofFirst are bounds by which the first rank has all elements.
-func (c *crew) ofFirst(w *models.Weights) []int {
+// boundsOfFirst are bounds by which the first rank has all elements.
+func (c *crew) boundsOfFirst(w *models.Weights) []int {
 	bounds := make([]int, c.ranks.Size()+1)
 	for i := range bounds[1:] {
 		bounds[1+i] = len(w.Data)
@@ -254,10 +254,10 @@ func (c *crew) ofFirst(w *models.Weights) []int {
 // part of it, and all of them to their devices: after the first has read a checkpoint.
 func (c *crew) Follow() error {
 	w, ranks := c.ring.Trained(), c.ranks
-	all := c.ofFirst(w)
-	buckets, move := [][]int{all}, c.spreadFloats
+	all := c.boundsOfFirst(w)
+	buckets, move := [][]int{all}, c.spreadFloats // every rank gets all of the state from the first
 	if c.sharded() {
-		buckets, move = c.optimizer.Buckets(), ranks.Scatter
+		buckets, move = c.optimizer.Buckets(), ranks.Scatter // each rank gets its part of it
 	}
 	if err := c.spreadFloats(w.Data, all); err != nil {
 		return err

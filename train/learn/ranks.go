@@ -107,7 +107,8 @@ func (s *Stepper) outcome(err error) byte {
 	return failed
 }
 
-// agree returns err, or the error of another rank if that is worse.
+// agree returns err, or the error of another rank if that is worse by the order of outcomes, from done to failed, so that
+// all ranks do the same. Every rank calls it with the error of its own part, or nil.
 func (s *Stepper) agree(err error) error {
 	own := s.outcome(err)
 	all, lost := s.ranks.Agree(own)
@@ -118,13 +119,13 @@ func (s *Stepper) agree(err error) error {
 		return errMemoryElsewhere
 	case all == joint && own != all:
 		return errJoint
-	case all < notFinite:
+	case all < notFinite: // all are done, or this rank has the worst outcome itself
 		return err
 	}
 	if own != all {
 		err = nil // the other rank's error counts
 	}
-	said := s.ranks.AgreeOn(err)
+	said := s.ranks.AgreeOn(err) // the worst error, of whichever rank
 	switch {
 	case all == failed:
 		return said

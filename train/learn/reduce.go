@@ -62,46 +62,46 @@ func (s *Stepper) openReduction() *reduction {
 // bucket. If all ranks need all sums, a second goroutine sends the parts around while the next
 // bucket is summed. After an error both go on emptying their channels, so that nobody waits.
 func (r *reduction) work() {
-	g, whole := r.learner.Gradients, !r.sharded()
+	g, allNeedAll := r.learner.Gradients, !r.sharded()
 	if d := r.ranks.Device(); d != nil {
-		r.done <- r.onDevice(d, g, whole)
+		r.done <- r.onDevice(d, g, allNeedAll)
 		return
 	}
 	x := g.Data
 	summed := make(chan []int, cap(r.tasks))
-	var failed error
-	var group sync.WaitGroup
-	group.Go(func() {
+	var spreadErr error
+	var spreading sync.WaitGroup
+	spreading.Go(func() {
 		for b := range summed {
-			if failed == nil {
-				failed = r.spreadFloats(x, b)
+			if spreadErr == nil {
+				spreadErr = r.spreadFloats(x, b)
 			}
 		}
 	})
 	var err error
-	for b := range r.tasks {
+	for b := range r.tasks { // the buckets that hand passes on, until finish
 		if err != nil {
 			continue
 		}
-		if err = r.ranks.SumParts(x, b); err == nil && whole {
+		if err = r.ranks.SumParts(x, b); err == nil && allNeedAll {
 			summed <- b
 		}
 	}
 	close(summed)
-	group.Wait()
+	spreading.Wait()
 	if err == nil {
-		err = failed
+		err = spreadErr
 	}
 	r.done <- err
 }
 
 // onDevice is work where the gradients do not leave the devices.
-func (r *reduction) onDevice(d Device, g *models.Weights, whole bool) (err error) {
+func (r *reduction) onDevice(d Device, g *models.Weights, allNeedAll bool) (err error) {
 	for b := range r.tasks {
 		if err == nil {
 			err = d.SumParts(g, b)
 		}
-		if err == nil && whole {
+		if err == nil && allNeedAll {
 			err = d.Spread(g, b)
 		}
 	}
@@ -124,7 +124,7 @@ func (r *reduction) hand(first int) {
 
 // final is called as the Learner's Final.
 func (s *Stepper) final(first int) {
-	if r := s.reduction; r != nil && s.last && first > 0 {
+	if r := s.reduction; r != nil && s.lastBackward && first > 0 {
 		r.hand(first)
 	}
 }
@@ -137,8 +137,9 @@ func (r *reduction) finish() (err, lost error) {
 		return nil, nil
 	}
 	r.observe(metrics.PhaseReduce)
-	r.hand(0)
+	r.hand(0) // all buckets that remain: no element is below 0
 	close(r.tasks)
+	// Linked devices have their sums already.
 	if lost = <-r.done; lost != nil || r.err != nil || r.ranks.Device() != nil {
 		return r.err, lost
 	}

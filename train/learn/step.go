@@ -41,7 +41,7 @@ func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, 
 		case s.outcome(err) == outOfMemory:
 			s.limit.halve(err, "step", b.Number)
 		case s.outcome(err) == joint:
-			s.joint = true // for later steps, too
+			s.weighsJointly = true // for later steps, too
 			s.options.Log.Warn("the objective says that it weighs each response by itself, but weights depend on the "+
 				"log-probs of other responses: it is asked for whole batches from here on, which takes more memory and time; objectivetest says where", "step", b.Number)
 		default:

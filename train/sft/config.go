@@ -50,9 +50,9 @@ func (c modelConfig) settings() tokenize.TemplateSettings {
 	return tokenize.TemplateSettings{Template: c.Template, System: c.System, Args: c.Args}
 }
 
-// AskAsTaught completes the template by what the demonstrations show, so that whatever opens the
-// model afterwards asks it as it was taught: where all are conversations the template is chat,
-// with the system message and the arguments that all of them have. It changes no demonstration.
+// AskAsTaught completes a template that depends on the row's form, such as auto, by what the demonstrations show, so that
+// whatever opens the model afterwards asks it as it was taught: where all are conversations the template becomes chat,
+// with the system message and the template's arguments that all of them have. It changes no demonstration.
 func (c *Config) AskAsTaught(list []data.Demonstration) error {
 	m := &c.Model
 	if t, err := m.settings().PromptTemplate(); err != nil || !t.Auto || slices.ContainsFunc(list, func(d data.Demonstration) bool { return d.Chat == nil }) {
@@ -65,19 +65,19 @@ func (c *Config) AskAsTaught(list []data.Demonstration) error {
 		var row struct {
 			Args json.RawMessage `json:"chat_template_kwargs"`
 		}
-		own := ""
+		message := "" // the row's system message
 		if first := d.Chat.Messages[0]; first.Role == "system" {
-			own = first.Content
+			message = first.Content
 		}
-		if source, err := d.Chat.MarshalJSON(); err != nil || i == 0 || args != nil {
+		if source, err := d.Chat.MarshalJSON(); err != nil || i == 0 || args != nil { // once rows differ, args stay nil
 			if err = cmp.Or(err, strict.JSON(source, &row)); err != nil {
 				return err
 			}
 		}
 		if i == 0 {
-			system, args = own, row.Args
+			system, args = message, row.Args
 		}
-		if own != system {
+		if message != system {
 			system = ""
 		}
 		if !bytes.Equal(row.Args, args) {
@@ -85,11 +85,11 @@ func (c *Config) AskAsTaught(list []data.Demonstration) error {
 		}
 	}
 	m.System = cmp.Or(m.System, system)
-	if args == nil || len(m.Args) > 0 {
+	if args == nil || len(m.Args) > 0 { // nothing in common, or the configuration has its own
 		return nil
 	}
-	var named map[string]any
-	return cmp.Or(strict.JSON(args, &named), m.Args.UnmarshalTOML(named))
+	var byName map[string]any
+	return cmp.Or(strict.JSON(args, &byName), m.Args.UnmarshalTOML(byName)) // as a table of a run file
 }
 
 // A dataConfig says which demonstrations are learned, or which preferences.
@@ -177,7 +177,7 @@ func DefaultPreferences(path string) Config {
 func (c Config) Validate() error {
 	var errs settings.Errors
 	for _, s := range settings.Sections(&c) {
-		errs = append(errs, settings.Under(s.Name+".", settings.Check(s.Pointer))...)
+		errs = append(errs, settings.Under(s.Name+".", settings.Check(s.Pointer))...) // the fields' tags: range, choice
 	}
 	errs.Want("model.path", c.Model.Path, c.Model.Path != "", "name the model's folder")
 	errs.Want("data.train", c.Data.Train, c.Data.Train != "", "name the file of demonstrations")
@@ -194,12 +194,13 @@ func (c Config) Validate() error {
 	errs.Want("lora.base_dtype", c.LoRA.BaseDType, c.LoRA.Trainable(), train.NotTrainable)
 	errs.Want("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
 	errs.Want("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
+	const inRounds = false // supervised training has no rounds
 	measured := c.Data.Eval != "" || c.Data.HeldOut > 0
 	errs.Want("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0,
 		"there is a file of held-out demonstrations already: leave one of them out")
 	errs.Want("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || measured,
 		"there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
-	if err := c.Train.Check(measured && c.Train.EvalEvery > 0, false); err != nil {
+	if err := c.Train.Check(measured && c.Train.EvalEvery > 0, inRounds); err != nil {
 		errs.Want("train.stop_when", c.Train.StopWhen, false, err.Error())
 	}
 	errs.Want("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || measured && c.Train.KeepLast > 0,

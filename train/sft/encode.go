@@ -60,13 +60,13 @@ type encoder struct {
 	trial    bool     // nobody learns what is encoded
 	all      bool     // every token is learned
 	cut      bool     // what is too long is cut
-	endTexts []string // the special tokens at which sampling stops, as text
+	endTexts []string // the special tokens at which sampling stops, as text; see bare
 }
 
 // Encoder returns what encodes demonstrations for a policy, which must have a tokenizer and an end token.
 func (c Config) Encoder(p *policy.Policy) (*encoder, error) {
 	e := &encoder{config: c, policy: p, limit: c.Data.MaxTokens}
-	if d := c.Data.demonstrationData; d != nil {
+	if d := c.Data.demonstrationData; d != nil { // not of preferences
 		e.all, e.cut = !d.AssistantOnly, d.TooLong == "cut"
 	}
 	var err error
@@ -101,7 +101,7 @@ func (c Config) Encoder(p *policy.Policy) (*encoder, error) {
 // learned; nil if it is too long, unless only tokens that are not learned come after the limit, or
 // data.too_long = "cut" and some learned ones come before.
 func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
-	x, err := e.whole(d)
+	x, err := e.encodeUncut(d)
 	if err != nil {
 		return nil, fmt.Errorf("train: %s: %w", d.Place, err)
 	}
@@ -126,27 +126,27 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	switch {
 	case x.cut == 0: // all learned tokens come before
 		return x, nil
-	case x.cut == all || !e.cut:
+	case x.cut == all || !e.cut: // it is too long
 		return nil, nil
 	}
 	return x, nil
 }
 
-// whole returns a demonstration that is not cut yet: a text, a conversation in the chat template, or a prompt
-// in the template with its response. Each ends with one end token, which is learned.
-func (e *encoder) whole(d data.Demonstration) (*Example, error) {
+// encodeUncut returns a demonstration that is not cut yet: a text without a prompt (Whole), a conversation in the chat
+// template, or a prompt in the template with its response. Each ends with one end token, which is learned.
+func (e *encoder) encodeUncut(d data.Demonstration) (*Example, error) {
 	t := e.policy.Tokenizer
 	if d.Whole {
-		text, ends := e.bare(d.Response)
-		if ends {
-			text = strings.TrimRight(d.Response, blanks) // with the end token that it has
+		text, hasEnd := e.bare(d.Response)
+		if hasEnd {
+			text = strings.TrimRight(d.Response, blanks) // with that end token
 		}
 		_, ids, err := t.Prompt(tokenize.Template{}, text)
 		if err != nil {
 			return nil, err
 		}
 		x := &Example{IDs: ids}
-		if !ends {
+		if !hasEnd {
 			x.IDs = append(x.IDs, e.end)
 		}
 		x.Learn = slices.Repeat([]bool{true}, len(x.IDs))
@@ -157,13 +157,13 @@ func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 		return e.conversation(chat, 1, d.Place) // 1: the first message is the prompt
 	}
 	if d.Chat != nil && (e.template.Chat || e.template.Auto) {
-		return e.conversation(d.Chat.Conversation, d.From, d.Place)
+		return e.conversation(d.Chat.Conversation, d.From, d.Place) // the messages before From are a prompt
 	}
 	if d.Prompt == "" || d.Response == "" {
 		return nil, settings.About(fmt.Errorf("it is a conversation of %d messages, and the template %q takes one "+
 			"text: set model.template to auto or chat, the template of the model's tokenizer", len(d.Chat.Messages), e.template.Name), "model.template")
 	}
-	around, err := e.template.Fill(d.Fields.Shown)
+	around, err := e.template.Fill(d.Fields.Shown) // the row's values in place of the columns that the template names
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 	text, _ = e.bare(d.Response)
 	response, _ := t.EncodeSpans(text, nil)
 	x := &Example{IDs: slices.Concat(prompt, response, []int32{e.end})}
-	x.Learn = slices.Concat(make([]bool, len(prompt)), slices.Repeat([]bool{true}, len(response)+1))
+	x.Learn = slices.Concat(make([]bool, len(prompt)), slices.Repeat([]bool{true}, len(response)+1)) // 1: the end
 	return x, t.CheckKnown(text)
 }
 
@@ -197,7 +197,7 @@ func (e *encoder) bare(response string) (string, bool) {
 
 // conversation returns the ids of a conversation in the tokenizer's chat template, of which the
 // assistant's turns are learned; messages before number from are a prompt. Where the template writes no end
-// behind the last turn, it gets the end token.
+// behind the last turn, it gets the end token. It warns, naming place, of messages that the template leaves out.
 func (e *encoder) conversation(c tokenize.Conversation, from int, place string) (*Example, error) {
 	t, n := e.policy.Tokenizer, len(c.Messages)
 	c.Messages = slices.Clone(c.Messages)
@@ -214,7 +214,7 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 		slog.Warn(untold, "first", place)
 	}
 	if from > 0 {
-		from += len(c.Messages) - n // a system message
+		from += len(c.Messages) - n // Around may have put a system message in front
 	}
 	d, err := t.Dialogue(c, from)
 	if errors.Is(err, tokenize.ErrNoChatTemplate) {
@@ -225,7 +225,7 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 		return nil, err
 	}
 	x := &Example{rewrites: d.Rewrites, otherPrompt: d.OtherPrompt}
-	if d.Open {
+	if d.Open { // the end token follows the turn at once, not what the template writes behind it, such as a line break
 		d.Text = d.Text[:d.Turns[len(d.Turns)-1].End]
 	}
 	x.IDs, x.Learn = t.EncodeSpans(d.Text, d.Turns)
@@ -243,10 +243,11 @@ func (l Scored) Take(seed int64, first, n int) []runtime.Sequence {
 	return data.Take(l, seed, first, n)
 }
 
-// Sequences reads and encodes the demonstrations of a file, of which what is learned is scored, for a loss beside
-// another one. A prompt that is a text gets the template. It also returns a digest.
+// Sequences reads and encodes the demonstrations of a file for a loss beside that of reinforcement learning, with the
+// default settings of supervised training; what is learned is scored. A prompt that is a text gets the template. sum is
+// the list's digest.
 func Sequences(path string, template tokenize.TemplateSettings, p *policy.Policy, log *slog.Logger) (list Scored, sum string, err error) {
-	c := Default("")
+	c := Default("") // no path: the policy is open already
 	c.Model.Template, c.Model.System, c.Model.Args = template.Template, template.System, template.Args
 	e, err := c.Encoder(p)
 	if err != nil {
@@ -273,9 +274,9 @@ type set struct {
 	tokens   int // number of tokens learned in one pass
 }
 
-// EncodeAll encodes demonstrations; flag names their file in messages. So many of them belong
-// together: if one is too long, all are left out. It warns of what is cut or left out, and of what the
-// chat template or the ends do to learning; if most demonstrations or tokens are lost, that is an error.
+// EncodeAll encodes demonstrations; flag names their file in messages. Each together in a row, such as the 2 of a
+// preference, are left out if one of them is too long. It warns of what is cut or left out, and of what the
+// chat template or missing ends do to learning; if most demonstrations or tokens are lost, that is an error.
 func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string, log *slog.Logger) (*set, error) {
 	all, err := e.encodeEach(list)
 	if err != nil {
@@ -283,7 +284,7 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 	}
 	for unit := range slices.Chunk(all, together) {
 		if slices.Contains(unit, nil) { // one is too long
-			clear(unit)
+			clear(unit) // nil, as what is too long
 		}
 	}
 	s, dropped, cut, lost := new(set), 0, 0, 0
@@ -302,13 +303,13 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 		if otherPrompt == "" && x.otherPrompt {
 			otherPrompt = x.place
 		}
-		if unended == "" && x.cut == 0 && !e.ends(x) {
+		if unended == "" && x.cut == 0 && !e.learnsEnd(x) {
 			unended = list[i].Place
 		}
 		s.tokens += x.sequence().Count()
 		s.Examples = append(s.Examples, *x)
 	}
-	e.mixed(list, flag, log)
+	e.warnOfMixed(list, flag, log)
 	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model's %s)", e.limit, e.policy.Model.Context())
 	cutting := map[bool]string{true: "learn their beginnings with --too-long cut, "}[together == 1]
 	switch {
@@ -352,8 +353,8 @@ func (s *set) frequency() (loss float64) {
 	return loss
 }
 
-// mixed warns of rows some of which are in the chat template and others not, as where only some have a system message.
-func (e *encoder) mixed(list []data.Demonstration, flag string, log *slog.Logger) {
+// warnOfMixed warns of rows some of which are in the chat template and others not, as where only some have a system message.
+func (e *encoder) warnOfMixed(list []data.Demonstration, flag string, log *slog.Logger) {
 	chats := 0
 	for _, d := range list {
 		if d.Chat != nil {
@@ -366,8 +367,8 @@ func (e *encoder) mixed(list []data.Demonstration, flag string, log *slog.Logger
 	}
 }
 
-// ends says whether an id that ends sampling is learned at the end of x, where a few others may follow it.
-func (e *encoder) ends(x *Example) bool {
+// learnsEnd says whether an id that ends sampling is learned at the end of x, where a few others may follow it.
+func (e *encoder) learnsEnd(x *Example) bool {
 	if e.all {
 		return true
 	}

@@ -88,7 +88,7 @@ func sum(row []float64) (all float64) {
 	return all
 }
 
-// weigh returns the loss of examples whose scores are known, and their preferences. Each per examples are a
+// weigh returns the loss of examples whose scores are known, and their preferences as pairs. Each per examples in a row are a
 // preference, of which the first are its responses and the others mismatched ones. The weight of a token is the
 // derivative with respect to its response's log-prob; mismatched ones have 0.
 func (p *preferring) weigh(examples []Example, scores learn.Scores, responses, per int) (learn.Loss, []pair) {
@@ -110,14 +110,14 @@ func (p *preferring) weigh(examples []Example, scores learn.Scores, responses, p
 			mismatched = append(mismatched, scored(k+j))
 		}
 	}
-	value, chosen, rejected := p.loss.of(pairs, mismatched)
+	value, chosen, rejected := p.loss.meanOf(pairs, mismatched)
 	loss := learn.Loss{Value: value, LogProb: make([][]float64, len(examples))}
 	for k := range examples {
 		w := 0.0
 		switch unit := k / per; {
-		case k%per == 0 && pairs[unit].only != "rejected":
+		case k%per == 0 && pairs[unit].only != "rejected": // the chosen one comes first, if there is one
 			w = chosen[unit]
-		case k%per < responses:
+		case k%per < responses: // the rejected one
 			w = rejected[unit]
 		}
 		loss.LogProb[k] = slices.Repeat([]float64{w}, len(scores.LogProb[k]))
@@ -161,7 +161,7 @@ func (p *preferring) restore(text string, sets []*set) error {
 	for _, s := range sets {
 		responses += len(s.Examples)
 	}
-	if !p.loss.usesReference() { // then save has written none
+	if !p.loss.usesReference() { // then save has written no log-probs
 		responses = 0
 	}
 	bytes, err := base64.StdEncoding.DecodeString(text)

@@ -48,23 +48,23 @@ func (p pair) has(which string) float64 {
 	return 0
 }
 
-// of returns the mean loss of pairs, and by pair its derivatives with respect to the log-probs of
-// the chosen and of the rejected response. mismatched are responses to other prompts, for
-// kto: how far the policy is ahead of the reference on them, at least 0, estimates its divergence,
-// which is the baseline of each response. The formulas stand at preferenceLoss.Loss.
-func (s preferenceLoss) of(pairs []pair, mismatched []response) (loss float64, chosen, rejected []float64) {
-	baseline, all := 0.0, 0 // of kto; of orpo the tokens of all chosen responses
+// meanOf returns the mean loss of pairs, and by pair its derivatives with respect to the log-probs of the chosen and of
+// the rejected response. A response's ahead is its log-prob under the policy less that under the reference. Its mean over
+// mismatched, responses to other prompts, or 0 if that is less, estimates the divergence of the policy: kto's
+// baseline. preferenceLoss.Loss has the formulas, and the papers.
+func (s preferenceLoss) meanOf(pairs []pair, mismatched []response) (loss float64, chosen, rejected []float64) {
+	baseline, chosenTokens := 0.0, 0 // of kto; of orpo
 	for _, r := range mismatched {
 		baseline += r.ahead() / float64(len(mismatched))
 	}
 	baseline = max(baseline, 0)
 	for _, p := range pairs {
-		all += p.chosen.tokens
+		chosenTokens += p.chosen.tokens
 	}
 	for _, p := range pairs {
 		c, r := p.chosen, p.rejected
 		n, m := float64(max(c.tokens, 1)), float64(max(r.tokens, 1))
-		var l, dc, dr float64
+		var l, dc, dr float64 // the pair's loss, and its derivatives by the log-probs of c and of r
 		switch s.Loss {
 		case "dpo":
 			var d float64
@@ -79,16 +79,16 @@ func (s preferenceLoss) of(pairs []pair, mismatched []response) (loss float64, c
 			dc, dr = s.Beta*d/n, -s.Beta*d/m
 		case "orpo":
 			odds := logOdds(c.logp/n) - logOdds(r.logp/m)
-			share := float64(len(pairs)) / float64(max(all, 1)) // its part of the mean over all tokens
+			share := float64(len(pairs)) / float64(max(chosenTokens, 1)) // the mean over tokens, times the pairs, by whose number all is divided below
 			l = -share*c.logp - s.Beta*logSigmoid(odds)
 			d := -s.Beta * sigmoid(-odds)
 			dc, dr = d*oddsSlope(c.logp/n)/n-share, -d*oddsSlope(r.logp/m)/m
 		case "kto":
 			good, bad := sigmoid(s.Beta*(c.ahead()-baseline)), sigmoid(s.Beta*(baseline-r.ahead()))
 			desirable, undesirable := s.Desirable*p.has("chosen"), s.Undesirable*p.has("rejected")
-			of := p.has("chosen") + p.has("rejected") // responses, each of which counts the same
-			l = (desirable*(1-good) + undesirable*(1-bad)) / of
-			dc, dr = -desirable*s.Beta*good*(1-good)/of, undesirable*s.Beta*bad*(1-bad)/of
+			responses := p.has("chosen") + p.has("rejected") // 1 or 2, each of which counts the same
+			l = (desirable*(1-good) + undesirable*(1-bad)) / responses
+			dc, dr = -desirable*s.Beta*good*(1-good)/responses, undesirable*s.Beta*bad*(1-bad)/responses
 		}
 		count := float64(len(pairs))
 		loss += l / count

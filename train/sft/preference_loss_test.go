@@ -54,7 +54,7 @@ func TestPreferenceLosses(t *testing.T) {
 		for i := range tt.Mismatched[0] {
 			mismatched = append(mismatched, response{logp: tt.Mismatched[0][i], reference: tt.Mismatched[1][i]})
 		}
-		loss, chosen, rejected := s.of(pairs, mismatched)
+		loss, chosen, rejected := s.meanOf(pairs, mismatched)
 		near(tt.Name, loss, tt.Loss)
 		for i, slope := range tt.Slopes[0] {
 			near(tt.Name+", chosen", chosen[i], slope)
@@ -75,7 +75,7 @@ func TestExtremePreferences(t *testing.T) {
 		s.Loss = loss
 		for _, a := range []float64{0, -1e-15, -700, -1e5} {
 			for _, b := range []float64{0, -1e-15, -700, -1e5} {
-				value, chosen, rejected := s.of([]pair{{response{a, b, 1}, response{b, a, 3}, ""}}, []response{{a, b, 1}})
+				value, chosen, rejected := s.meanOf([]pair{{response{a, b, 1}, response{b, a, 3}, ""}}, []response{{a, b, 1}})
 				for _, x := range []float64{value, chosen[0], rejected[0]} {
 					if math.IsNaN(x) || math.IsInf(x, 0) {
 						t.Errorf("%s of %v and %v: %v, %v, %v", loss, a, b, value, chosen, rejected)

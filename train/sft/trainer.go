@@ -79,7 +79,8 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 	return t, t.open(c, s, list, heldOut)
 }
 
-// open sets the demonstrations to learn and to hold out, encodes them, and opens the run.
+// open splits the demonstrations into those to learn and those to hold out, unless a file has the latter, encodes them,
+// and opens the run. It notes a finding if the prompts lack the model's chat template.
 func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstration) error {
 	t.Config, t.log = c, s.Log
 	encoder, err := c.Encoder(s.Policy)
@@ -100,13 +101,13 @@ func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstrati
 		}
 	}
 	for _, s := range t.sets() {
-		if t.unitSize > t.responses {
+		if t.unitSize > t.responses { // the loss needs mismatched responses
 			addMismatched(s, t.responses)
 		}
 	}
 	t.run, err = train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: c.Optimizer.Rule, MaxGradNorm: c.Optimizer.MaxGradNorm,
-		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.prefer == nil),
+		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.prefer == nil), // demonstrations are weighed before the forward pass
 	})
 	if err == nil && t.prefer == nil && s.Ranks.Size() == 1 && s.Policy.Tokenizer.CheckChat() == nil {
 		t.findings = t.missesTemplate(encoder, list)
@@ -124,14 +125,14 @@ func (t *trainer) missesTemplate(bare *encoder, list []data.Demonstration) []doc
 	if err != nil {
 		return nil
 	}
-	chat.trial = true
-	var loss [2]float64 // of a token, bare and in the chat template
+	chat.trial = true   // no warnings
+	var loss [2]float64 // the mean over learned tokens, bare and in the chat template
 	for k, e := range []*encoder{bare, chat} {
 		s := new(set)
 		for _, d := range list[:min(16, len(list))] {
 			x, err := e.Encode(d)
 			if err != nil || d.Chat != nil || d.Whole || bare.template.Chat {
-				return nil
+				return nil // not a prompt that is a text, or one in the chat template already
 			}
 			if x != nil {
 				s.Examples, s.tokens = append(s.Examples, *x), s.tokens+x.sequence().Count()
@@ -143,7 +144,7 @@ func (t *trainer) missesTemplate(bare *encoder, list []data.Demonstration) []doc
 		}
 		loss[k] = s.loss(scores)
 	}
-	if !(loss[1] < 0.7*loss[0]-0.1) {
+	if !(loss[1] < 0.7*loss[0]-0.1) { // not clearly lower, or NaN
 		return nil
 	}
 	f := &doctor.Finding{Cause: "template", Text: fmt.Sprintf("the prompts lack the chat template that the model knows: behind it the responses of the first "+
@@ -159,8 +160,8 @@ func (t *trainer) sets() []*set {
 	return []*set{t.learn, t.heldOut}
 }
 
-// split holds out a share of the units, at least one, drawn by the seed. A unit is so many demonstrations in a row
-// that belong together.
+// split holds out a share of the units, at least one, drawn by the seed. A unit is together demonstrations in a row, such
+// as the 2 of a preference.
 func split(list []data.Demonstration, together int, share float64, seed int64) (kept, heldOut []data.Demonstration, err error) {
 	all := len(list) / together
 	n := max(1, int(math.Round(share*float64(all))))
@@ -301,7 +302,7 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 			return loss, nil
 		}
 	}
-	sent := t.run.Ranks.Sent()
+	sent := t.run.Ranks.Sent() // before the step, for its Volume
 	report, err := t.run.Stepper.Step(context.WithoutCancel(ctx), b, weigh)
 	if nonfinite, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		nonfinite.Among = "demonstrations of the batch"
@@ -339,8 +340,8 @@ func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 	return done
 }
 
-// evaluate measures the held-out loss, if something is held out. On preferences it first has the log-probs of the first
-// policy taken, with which the loss compares.
+// evaluate measures the held-out loss, if something is held out. On preferences it first notes the log-probs of the first
+// policy, with which the loss compares: it runs before the first step.
 func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: train.Position{Step: at.Step, Evaluated: true}, Save: train.IfDue}
 	if at.Step == t.steps() {
@@ -365,7 +366,7 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 	done.Score = &score
 	done.Record = append(metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", t.epochs(at.Step)).With("loss", loss), figures...)
 	done.Say = []string{fmt.Sprintf("after step %d: held-out loss %.4f, %s", at.Step, loss, said)}
-	t.Recall(done.Record)
+	t.Recall(done.Record) // for the summary
 	return done, nil
 }
 
@@ -437,15 +438,15 @@ func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 		return done, nil
 	}
 	dir := t.Config.Output.Dir
-	whole := filepath.Join(dir, ".model.tmp-whole") // a name that opening the folder removes
-	if err := os.RemoveAll(whole); err != nil {
+	hidden := filepath.Join(dir, ".model.tmp-whole") // a name that opening the folder removes
+	if err := os.RemoveAll(hidden); err != nil {
 		return done, fmt.Errorf("train: run folder: %w", err)
 	}
 	dtype := policy.ComputeTypes[t.Config.Output.DType]
-	if err := t.run.Policy.Save(whole, trained, dtype, nil); err != nil {
+	if err := t.run.Policy.Save(hidden, trained, dtype, nil); err != nil {
 		return done, err
 	}
-	entries, err := os.ReadDir(whole)
+	entries, err := os.ReadDir(hidden)
 	if err != nil {
 		return done, fmt.Errorf("train: run folder: %w", err)
 	}
@@ -457,11 +458,11 @@ func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 	}
 	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return last(a) - last(b) })
 	for _, e := range entries {
-		if err := files.Rename(filepath.Join(whole, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+		if err := files.Rename(filepath.Join(hidden, e.Name()), filepath.Join(dir, e.Name())); err != nil {
 			return done, fmt.Errorf("train: run folder: %w", err)
 		}
 	}
-	return done, os.Remove(whole)
+	return done, os.Remove(hidden)
 }
 
 // Plan implements train.Task: it states which settings decide the run, what it saves, and when it stops.
