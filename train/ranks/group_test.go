@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"onering/models"
+	"onering/runtime/mpi"
 	"onering/train/learn"
 )
 
@@ -287,5 +288,26 @@ func TestAlone(t *testing.T) {
 	ctx, end := g.Context(context.Background())
 	if end(); ctx.Err() == nil {
 		t.Error("the context goes on")
+	}
+}
+
+// TestEndOfLostRanks: a rank without an error of its own ends the others with the reason why they are lost.
+func TestEndOfLostRanks(t *testing.T) {
+	for _, own := range []error{nil, errors.New("own")} {
+		ranks := Local(2)
+		g := New(ranks[0])
+		g.world = new(mpi.World) // as Join has it
+		lost := errors.New("lost")
+		g.lose(lost)
+		want := lost
+		if own != nil {
+			want = own
+		}
+		if err := g.End(own); !errors.Is(err, want) {
+			t.Errorf("End(%v) = %v, want %v", own, err, want)
+		}
+		if err := ranks[1].Ended(); !errors.Is(err, want) {
+			t.Errorf("End(%v) aborts with %v, want %v", own, err, want)
+		}
 	}
 }

@@ -49,8 +49,9 @@ func (g *Group) End(err error) error {
 		return err
 	}
 	if lost := g.Lost(); lost != nil {
+		err = cmp.Or(err, lost) // a run that succeeded before has no error of its own
 		g.Abort(err)
-		return reportedByRank0{err} // not reached
+		return reportedByRank0{err} // a transport between processes does not come here
 	}
 	closed := g.Close()
 	switch {
