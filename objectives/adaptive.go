@@ -74,11 +74,11 @@ func (a adaptive) average(averages map[string]float64, t Trajectory) {
 //	entropy_bonus      rises by entropy_step if the mean entropy is at most entropy_target, else falls (D85)
 func (s *Shared) Observe(b Batch) {
 	if !s.keepsState(s.Advantage) {
-		return
+		return // nothing adapts, and roles have no averages
 	}
 	state, tokens := map[string]float64{}, float64(b.Tokens())
-	kl, entropy := 0.0, 0.0         // means over all tokens
-	distance, responses := 0.0, 0.0 // the sum of the responses' means, and how many have a reference
+	kl, entropy := 0.0, 0.0    // means over all tokens
+	sum, responses := 0.0, 0.0 // of the responses' mean OldLogProb - RefLogProb, and how many have a reference
 	maps.Copy(state, s.state)
 	for _, t := range b.Trajectories {
 		if s.Advantage == "rae" {
@@ -89,20 +89,20 @@ func (s *Shared) Observe(b Batch) {
 			for j := 0; j < len(t.RefLogProb) && s.KLTarget != 0; j++ {
 				x := t.RefLogProb[j] - t.LogProb[j]
 				kl += (math.Expm1(x) - x) / tokens
-				distance += (t.OldLogProb[j] - t.RefLogProb[j]) / n
+				sum += (t.OldLogProb[j] - t.RefLogProb[j]) / n
 			}
 		}
 		for j := 0; j < len(t.Entropy) && s.EntropyTarget != 0; j++ {
 			entropy += t.Entropy[j] / tokens
 		}
 	}
-	adapt := func(key string, now, kl float64) {
-		if s.KLTarget != 0 && now != 0 && responses > 0 {
-			state[key] = now * (1 + max(-0.2, min(kl/s.KLTarget-1, 0.2))*float64(len(b.Trajectories))/s.KLHorizon)
+	adapt := func(key string, present, distance float64) {
+		if s.KLTarget != 0 && present != 0 && responses > 0 { // a coefficient of 0 is off
+			state[key] = present * (1 + max(-0.2, min(distance/s.KLTarget-1, 0.2))*float64(len(b.Trajectories))/s.KLHorizon)
 		}
 	}
 	adapt("kl_beta", s.beta(), kl)
-	adapt("kl_reward", s.reward(), distance/max(responses, 1))
+	adapt("kl_reward", s.reward(), sum/max(responses, 1))
 	step := s.EntropyStep
 	if s.EntropyTarget != 0 && tokens > 0 {
 		if entropy > s.EntropyTarget {

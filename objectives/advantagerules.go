@@ -174,8 +174,8 @@ type part struct {
 	values []float64
 }
 
-// componentsOf returns the components of a group in the order of their names. A
-// response without a component has 0 there.
+// componentsOf returns the components of a group's rewards in the order of their names, or the reward as the only one where
+// there are none. A response without a component has 0 there.
 func componentsOf(group []Trajectory) (parts []part) {
 	weights := map[string]float64{}
 	for _, t := range group {
@@ -215,7 +215,7 @@ func whitened(groups [][]Trajectory, x [][]float64, eps float64) [][]float64 {
 	for g := range x {
 		out[g] = make([]float64, len(x[g]))
 		for i, v := range x[g] {
-			if !equal && scale > 0 && !math.IsNaN(m) {
+			if !equal && scale > 0 && !math.IsNaN(m) { // NaN: no response has tokens
 				out[g][i] = (v - m) / scale
 			}
 		}

@@ -35,7 +35,7 @@ func (w Weighted) GradientShares() [9]float64 { return gradientShares(slices.Clo
 // response, both counted from 0. Diagnostics omits a ratio that overflows, but has its
 // logarithm.
 func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (result Result, err error) {
-	defer failedTo(&err)
+	defer recoverFailed(&err) // an objective without an answer, such as a program that died, panics
 	if err := Check(o); err != nil {
 		return Result{}, fmt.Errorf("objectives: %w", err)
 	}
@@ -89,8 +89,8 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (result Resul
 	return out, nil
 }
 
-// failedTo turns the panic of an objective without an answer into an error. It is to be deferred.
-func failedTo(err *error) {
+// recoverFailed turns the panic of an objective without an answer into an error. It is to be deferred.
+func recoverFailed(err *error) {
 	p := recover()
 	if failed, ok := p.(Failed); ok {
 		*err = failed

@@ -26,7 +26,7 @@ type foreign struct {
 
 // scale multiplies the factors of t's tokens by their importance weights, and by 0 where the token is rejected.
 func (m foreign) scale(t *Trajectory, factors []float64) {
-	if m.Importance == "none" && m.ImportanceCap != 0 {
+	if m.Importance == "none" && m.ImportanceCap != 0 { // a cap alone means this
 		m.Importance = "token-truncate"
 	}
 	if m.Importance == "none" && m.Reject == "none" {
@@ -59,9 +59,10 @@ func (m foreign) check() error {
 	return nil
 }
 
-// weigh sets f to the importance weights of tokens with the log-ratios y.
+// weigh sets f to the importance weights of tokens with the log-ratios y: e^y put into [ImportanceFloor, ImportanceCap]
+// (truncate), or 0 outside of it (mask); 1 if Importance is none.
 func (m foreign) weigh(y, f []float64) {
-	scope, how, _ := strings.Cut(m.Importance, "-") // "none" has no how
+	scope, how, _ := strings.Cut(m.Importance, "-") // such as "sequence-mask"; "none" has no how
 	sum := reduce("sum", y)
 	for j, x := range y {
 		if scope == "sequence" {
@@ -73,7 +74,7 @@ func (m foreign) weigh(y, f []float64) {
 			f[j] = 1
 		case how == "truncate":
 			f[j] = bounded
-		case bounded != f[j]:
+		case bounded != f[j]: // mask
 			f[j] = 0
 		}
 	}
@@ -82,8 +83,8 @@ func (m foreign) weigh(y, f []float64) {
 // reject sets the factors f to 0 of tokens whose estimate, by the log-ratios y, is outside the bounds: each token's own, or
 // that of the response for all.
 func (m foreign) reject(y, f []float64) {
-	least, most := math.Inf(-1), m.RejectHigh
-	k := slices.Clone(y) // the estimates
+	least, most := math.Inf(-1), m.RejectHigh // k1 alone has a lower bound
+	k := slices.Clone(y)                      // the estimates
 	for j, x := range y {
 		switch m.Reject {
 		case "none":

@@ -46,7 +46,7 @@ func (m masks) Mask(b Batch) [][]float64 {
 		for j := range factors[i] {
 			factors[i][j] = factor
 		}
-		m.scale(t, factors[i])
+		m.scale(t, factors[i]) // by importance weights, and by 0 where a token is rejected
 	}
 	if m.TopEntropy > 0 && m.TopEntropy < 1 {
 		least := Quantile(allTokens(b, func(t *Trajectory, j int) float64 { return t.Entropy[j] }), 1-m.TopEntropy)
@@ -58,7 +58,7 @@ func (m masks) Mask(b Batch) [][]float64 {
 			}
 		}
 	}
-	for _, k := range m.clipped(b) {
+	for _, k := range m.clipCovDropped(b) {
 		factors[k.i][k.j] = 0
 	}
 	return factors
@@ -101,9 +101,9 @@ func covariances(b Batch) []place {
 // share returns how many of n tokens make up a share, at least one.
 func share(of float64, n int) int { return min(max(1, int(of*float64(n))), n) }
 
-// clipped returns the tokens that Clip-Cov drops. A hash of each candidate's numbers
+// clipCovDropped returns the tokens that Clip-Cov drops. A hash of each candidate's numbers
 // decides, so that neither order nor history matters.
-func (m masks) clipped(b Batch) []place {
+func (m masks) clipCovDropped(b Batch) []place {
 	if m.ClipCov == 0 {
 		return nil
 	}
@@ -127,8 +127,8 @@ func lot(b Batch, k place) uint64 {
 	return h
 }
 
-// penalized returns the tokens that KL-Cov penalizes: those of largest covariance.
-func (m masks) penalized(b Batch) []place {
+// klCovPenalized returns the tokens that KL-Cov penalizes: those of largest covariance.
+func (m masks) klCovPenalized(b Batch) []place {
 	if m.KLCov == 0 {
 		return nil
 	}
@@ -166,23 +166,23 @@ type hasShared interface{ settings() Shared }
 
 func (s Shared) settings() Shared { return s }
 
-// Loss returns the loss of o with its masks: a masked token takes its log-prob from at,
-// through which no gradient passes. Without masks Loss returns o.Loss(b, at).
+// Loss returns the loss of o with its masks and KL-Cov's term: a token with factor m has the log-prob m LogProb + (1 - m)
+// that of at, through which no gradient passes. Without both Loss returns o.Loss(b, at).
 func Loss(o Objective, b, at Batch) float64 {
-	loss, rows := 0.0, stepAdvantages(o, at)
+	loss, rows := 0.0, stepAdvantages(o, at) // from at, as constants; nil leaves the advantages as they are
 	b, at = b.withTokenAdvantages(rows), at.withTokenAdvantages(rows)
 	if factors := maskOf(o, at); factors == nil {
 		loss = o.Loss(b, at)
 	} else {
 		loss = o.Loss(blend(b, at, factors), at)
 		if NeedsOf(o).Flat {
-			// The penalties are the loss without advantages. They are not masked.
+			// The loss without advantages is the penalties. They are not masked, so whole ones replace the masked.
 			b, at := withoutAdvantages(b), withoutAdvantages(at)
 			loss += o.Loss(b, at) - o.Loss(blend(b, at, factors), at)
 		}
 	}
 	if s, ok := o.(hasShared); ok {
-		for _, k := range s.settings().penalized(at) {
+		for _, k := range s.settings().klCovPenalized(at) {
 			t := &b.Trajectories[k.i]
 			loss += tokenScale(o, b, k.i) * s.settings().KLCovBeta * math.Abs(t.LogProb[k.j]-t.OldLogProb[k.j])
 		}
@@ -190,20 +190,20 @@ func Loss(o Objective, b, at Batch) float64 {
 	return loss
 }
 
-// Weights sets w to the derivative of Loss, the function, with respect to LogProb.
-// Without masks it is o.Weights(b, w).
+// Weights sets w to the derivative of Loss, the function, with respect to LogProb. Without masks and KL-Cov, which adds
+// +-KLCovBeta to the tokens that it penalizes, it is o.Weights(b, w).
 func Weights(o Objective, b Batch, w [][]float64) {
 	b = b.withTokenAdvantages(stepAdvantages(o, b))
 	o.Weights(b, w)
 	if factors := maskOf(o, b); factors != nil {
-		penalties := b.Zeros()
+		penalties := b.Zeros() // the part of the weights without advantages, which is not masked
 		if NeedsOf(o).Flat {
 			o.Weights(withoutAdvantages(b), penalties)
 		}
 		for i := range w {
 			for j, m := range factors[i] {
 				switch p := penalties[i][j]; m {
-				case 1:
+				case 1: // no mask
 				case 0: // this also clears an infinite weight
 					w[i][j] = p
 				default:
@@ -213,7 +213,7 @@ func Weights(o Objective, b Batch, w [][]float64) {
 		}
 	}
 	if s, ok := o.(hasShared); ok {
-		for _, k := range s.settings().penalized(b) {
+		for _, k := range s.settings().klCovPenalized(b) {
 			t := &b.Trajectories[k.i]
 			switch d := t.LogProb[k.j] - t.OldLogProb[k.j]; {
 			case d > 0:

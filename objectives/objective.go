@@ -282,12 +282,13 @@ type Needs struct {
 	Flat bool
 }
 
-// NeedsOf returns the Needs that o's methods state. A missing method means false.
+// NeedsOf returns the Needs that o's methods and its rule of advantages state, as the fields of Needs describe them. says is
+// false where o lacks the method.
 func NeedsOf(o Objective) (n Needs) {
 	n.Reference = says(o, func(x interface{ NeedsReference() bool }) bool { return x.NeedsReference() })
 	n.Teacher = says(o, func(x interface{ NeedsTeacher() bool }) bool { return x.NeedsTeacher() })
 	n.Greedy = says(o, func(x interface{ NeedsGreedy() bool }) bool { return x.NeedsGreedy() })
-	n.Group = !n.Greedy && !says(o, func(x interface{ NeedsGroup() bool }) bool { return !x.NeedsGroup() })
+	n.Group = !n.Greedy && !says(o, func(x interface{ NeedsGroup() bool }) bool { return !x.NeedsGroup() }) // true without it
 	n.Entropy = says(o, func(x interface{ NeedsEntropy() bool }) bool { return x.NeedsEntropy() })
 	n.Squares = says(o, func(s hasShared) bool { return s.settings().Advantage == "otb" })
 	n.States = says(o, func(s hasShared) bool { return s.settings().Advantage == "gigpo" })

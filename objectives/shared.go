@@ -69,7 +69,7 @@ func (s Shared) TokenAdvantages(group []Trajectory) [][]float64 {
 	return make([][]float64, len(group))
 }
 
-// Exemptions implements Exempter.
+// Exemptions implements Exempter: by the names of the rules of objectivetest, why these settings break them.
 func (s Shared) Exemptions() map[string]string {
 	all, why := map[string]string{}, s.rule().Exempt
 	switch {

@@ -23,7 +23,7 @@ func TermStats(o Objective, b Batch, w [][]float64) (stats []Stat) {
 				_, slope := x.klTerm(&t, j)
 				pull = c * beta * slope
 			}
-			kl += math.Abs(pull) * -math.Expm1(logp)
+			kl += math.Abs(pull) * -math.Expm1(logp) // times 1 - p
 			rest += math.Abs(w[i][j]-pull) * -math.Expm1(logp)
 			if bonus != 0 {
 				entropy += math.Abs(c*bonus) * t.Entropy[j]
@@ -37,7 +37,7 @@ func TermStats(o Objective, b Batch, w [][]float64) (stats []Stat) {
 		name        string
 		target, now float64
 	}{{"kl_beta", x.KLTarget * beta, beta}, {"kl_reward", x.KLTarget * x.reward(), x.reward()}, {"entropy_bonus", x.EntropyTarget, bonus}} {
-		if k.target != 0 {
+		if k.target != 0 { // it adapts
 			stats = append(stats, Stat{k.name, k.now})
 		}
 	}

@@ -44,7 +44,7 @@ import (
 func init() {
 	objectives.Register("command", func() objectives.Objective {
 		o := &Program{asked: newAsked("command")}
-		o.once = o.exchange
+		o.askOnce = o.exchange
 		return o
 	})
 }
@@ -73,13 +73,13 @@ type asked struct {
 	// Apart says that a response's weights depend on no other's log-probs, which saves memory. Default false.
 	Apart bool `toml:"apart"`
 
-	name   string                                // the objective's
-	whom   string                                // whom it asks, for errors
-	once   func(question []byte) ([]byte, error) // asks once; a question lacks the brace and the id at its beginning
-	mu     sync.Mutex
-	key    uint64  // of the newest batch
-	answer *answer // and what was answered; nil if there is none
-	state  json.RawMessage
+	name    string                                // the objective's
+	whom    string                                // whom it asks, for errors
+	askOnce func(question []byte) ([]byte, error) // asks once; a question lacks the brace and the id at its beginning
+	mu      sync.Mutex
+	key     uint64  // of the newest batch
+	answer  *answer // and what was answered; nil if there is none
+	state   json.RawMessage
 }
 
 func newAsked(name string) asked {
@@ -196,8 +196,8 @@ func (o *asked) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ask asks the program for a batch, unless it was the newest question, too, and asks again up to Retries times where no
-// answer came. It panics with an objectives.Failed if there is none.
+// ask returns the answer for a batch: the kept one if the newest question was the same, else that of the program, which it
+// asks up to 1 + Retries times while no answer comes. It panics with an objectives.Failed if there is none to use.
 func (o *asked) ask(b, at objectives.Batch) *answer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -206,10 +206,10 @@ func (o *asked) ask(b, at objectives.Batch) *answer {
 		return o.answer
 	}
 	question, err := o.encode(b, at)
-	for try := 0; err == nil; try++ { // an answer that cannot be used ends it, too
+	for try := 0; err == nil; try++ { // an answer that cannot be used is no reason to ask again
 		var text []byte
 		var a *answer
-		if text, err = o.once(question); err == nil {
+		if text, err = o.askOnce(question); err == nil {
 			a, err = read(text, b)
 		} else if refused, ok := errors.AsType[*remote.Refusal](err); (!ok || !refused.Final) && try < o.Retries {
 			slog.Warn("what computes the objective did not answer and is asked again", "objective", o.name, "step", b.Step, "reason", process.Printable(err.Error()))
@@ -243,12 +243,13 @@ func (o *asked) keyOf(b, at objectives.Batch) uint64 {
 	return h.Sum64()
 }
 
-// encode returns the question for a batch, without the brace and the id at its beginning.
+// encode returns the question for a batch, without the brace and the id at its beginning, which askOnce adds. Its lists of
+// numbers are such lists or base64 of float32, as the setting wire says.
 func (o *asked) encode(b, at objectives.Batch) ([]byte, error) {
 	all := make([]response, len(b.Trajectories))
 	for i, t := range b.Trajectories {
-		all[i] = response{o.list(t.LogProb), o.list(at.Trajectories[i].LogProb), o.list(t.OldLogProb), o.optional(t.RefLogProb), o.optional(t.Entropy),
-			o.optional(t.TokenAdvantage), t.Advantage, t.Reward, t.Group, t.Truncated, t.IDs}
+		all[i] = response{o.wireList(t.LogProb), o.wireList(at.Trajectories[i].LogProb), o.wireList(t.OldLogProb), o.wireListOrNil(t.RefLogProb), o.wireListOrNil(t.Entropy),
+			o.wireListOrNil(t.TokenAdvantage), t.Advantage, t.Reward, t.Group, t.Truncated, t.IDs}
 	}
 	line, err := json.Marshal(struct {
 		Step         int             `json:"step"`
@@ -262,7 +263,7 @@ func (o *asked) encode(b, at objectives.Batch) ([]byte, error) {
 	return line[1:], nil // without the brace
 }
 
-func (o *asked) list(x []float64) any {
+func (o *asked) wireList(x []float64) any {
 	if o.Wire != "float32" {
 		return append([]float64{}, x...)
 	}
@@ -273,11 +274,11 @@ func (o *asked) list(x []float64) any {
 	return packed // JSON has bytes as base64
 }
 
-func (o *asked) optional(x []float64) any {
+func (o *asked) wireListOrNil(x []float64) any {
 	if x == nil {
 		return nil
 	}
-	return o.list(x)
+	return o.wireList(x)
 }
 
 var words = process.Words{Kind: "objective", Unit: "step", Remedy: "objective.timeout says how long it has"}

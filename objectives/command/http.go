@@ -15,7 +15,7 @@ import (
 func init() {
 	objectives.Register("http", func() objectives.Objective {
 		o := &Server{asked: newAsked("http")}
-		o.once = o.post
+		o.askOnce = o.post
 		return o
 	})
 }

@@ -92,9 +92,9 @@ func (o *gspo) tokenLoss(b, at objectives.Batch) float64 {
 // weights, except that the advantage differs by token in GSPO-token.
 func (o *gspo) Weights(b objectives.Batch, w [][]float64) {
 	for i, t := range b.Trajectories {
-		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
+		c := 1 / float64(len(b.Trajectories)*len(t.LogProb)) // infinite, and unused, without tokens
 		s := math.Exp(t.MeanLogRatio())
-		last, weight := math.NaN(), 0.0
+		last, weight := math.NaN(), 0.0 // of the token before: tokens with one advantage have one weight
 		for j := range w[i] {
 			if a := o.advantage(&t, j); a != last {
 				last, weight = a, 0

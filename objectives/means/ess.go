@@ -137,16 +137,14 @@ func (s Solver) solveSigned(c essCurve, f float64) (p, eta float64) {
 // signed returns sign(p) (1 - ESS(p)).
 func (c essCurve) signed(p float64) float64 { return math.Copysign(1-c.at(p), p) }
 
-// solve is Solve, given ESS(PMax).
+// solve is Solve, given ESS(PMax). It guesses the last interval that bisecting [PMin, PMax] would leave, and checks its
+// ends, since each value of ESS reads all tokens.
 func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 	if atMax >= eta-tie {
 		return s.PMax
 	}
-	atMin := 1.0
-	if c.floor(s.PMin) <= eta+2*tie {
-		if atMin = c.at(s.PMin); atMin <= eta+tie {
-			return s.PMin
-		}
+	if c.floor(s.PMin) <= eta+2*tie && c.at(s.PMin) <= eta+tie { // floor is a lower bound that reads no token
+		return s.PMin
 	}
 	b := essBracket{
 		curve: c, eta: eta,
@@ -155,9 +153,9 @@ func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 	}
 	for range 12 {
 		guess := b.guess()
-		lo, hi := s.halve(func(mid float64) bool { return mid <= guess })
+		lo, hi := s.halve(func(mid float64) bool { return mid <= guess }) // the interval that has guess
 		if lo > b.in && !b.fits(lo) {
-			continue
+			continue // fits has narrowed the bracket for the next guess
 		}
 		if hi < b.out && b.fits(hi) {
 			continue
@@ -225,9 +223,8 @@ func (b *essBracket) fits(p float64) bool {
 	return false
 }
 
-// guess returns a p strictly inside the bracket, near where the line through the
-// last two points crosses eta: it solves g + 2 log p = log(-log eta) by Newton's
-// method, without reading any token.
+// guess returns a p strictly inside the bracket, near where ESS crosses eta. It takes g = log(-log ESS) - 2 log p for the
+// line through the last two points, and solves g + 2 log p = log(-log eta) by Newton's method, without reading any token.
 func (b *essBracket) guess() float64 {
 	slope := (b.newer.g - b.older.g) / (b.newer.p - b.older.p)
 	goal := math.Log(-math.Log(b.eta))

@@ -15,7 +15,7 @@ import (
 // finite z, and no cancellation as p goes to 0.
 func LogPowerMean(z []float64, p float64, softmax []float64) float64 {
 	n := float64(len(z))
-	if p == 0 && slices.ContainsFunc(z, func(v float64) bool { return v != z[0] }) {
+	if p == 0 && slices.ContainsFunc(z, func(v float64) bool { return v != z[0] }) { // equal z have an exact mean below
 		fill(softmax, 1/n)
 		return Mean(z, nil)
 	}

@@ -55,7 +55,7 @@ func slopeOf(x *float64, f func() float64) (slope float64, smooth bool) {
 	const h = 1e-4
 	wide, narrow := quotient(2*h), quotient(h)
 	if math.IsNaN(wide) || math.IsNaN(narrow) {
-		return math.NaN(), true
+		return math.NaN(), true // not to be skipped
 	}
 	slope = (4*narrow - wide) / 3 // the error of order h^2 cancels
 	return slope, math.Abs(wide-narrow) <= 1e-5*max(math.Abs(slope), 1e-3)
@@ -83,7 +83,7 @@ func checkEntropy(new func() objectives.Objective) error {
 	for i, t := range moved.Trajectories {
 		for j := range t.Entropy {
 			slope, _ := slopeOf(&t.Entropy[j], func() float64 { return objectives.Loss(o, moved, b) })
-			if !(math.Abs(slope-v[i][j]) <= 1e-6*max(math.Abs(slope), 1e-3)) {
+			if !(math.Abs(slope-v[i][j]) <= 1e-6*max(math.Abs(slope), 1e-3)) { // true of NaN, too
 				return fmt.Errorf("trajectory %d, token %d: the entropy weight is %.9g, the difference quotient of Loss %.9g", i, j, v[i][j], slope)
 			}
 		}

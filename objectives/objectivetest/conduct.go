@@ -181,7 +181,7 @@ func checkNoSignal(o objectives.Objective, b objectives.Batch) error {
 func checkWithoutAdvantage(new func() objectives.Objective) error {
 	o := new()
 	if objectives.NeedsOf(o).All {
-		return nil
+		return nil // it says that it reads them
 	}
 	s := draw(o, 45)
 	for range 3 {
@@ -218,8 +218,8 @@ func checkWithoutAdvantage(new func() objectives.Objective) error {
 	return nil
 }
 
-// checkApart compares the weights of each response beside others whose log-probs and
-// entropies are not computed yet: the old log-probs and the sampler's entropies.
+// checkApart wants an objective that weighs responses apart to give each the same weights beside others whose log-probs and
+// entropies are not computed yet, so that a host has the old log-probs and any entropies in their place.
 func checkApart(new func() objectives.Objective) error {
 	o := new()
 	if !objectives.NeedsOf(o).Apart {
@@ -248,7 +248,7 @@ func checkApart(new func() objectives.Objective) error {
 	return nil
 }
 
-// sameState wants an Observer to have the same state after two batches.
+// sameState wants an Observer to have the same state after b and after other, each seen by an objective of its own.
 func sameState(new func() objectives.Objective, b, other objectives.Batch) error {
 	var texts [2]string
 	for i, batch := range []objectives.Batch{b, other} {

@@ -54,7 +54,7 @@ func (r *rule) exponent(t objectives.Trajectory, c *objectives.ClippedLogRatios)
 		score := (r.statistic(t) - r.moments.Mean) / max(math.Sqrt(r.moments.Variance), 1e-6)
 		return r.PMin + (r.PMax-r.PMin)*sigmoid(-r.EMAAlpha*score)
 	}
-	if c.Saturated == 0 {
+	if c.Saturated == 0 { // here p_rule is "ess"
 		return r.PMax // either target is then at or below ESS(p_max)
 	}
 	if r.Target == "attainable" {

@@ -52,8 +52,8 @@ func hierarchical(s objectives.Shared, group []objectives.Trajectory) []float64 
 //
 // advantage_tail = "none" leaves the tokens beyond the second longest response without baseline.
 func tokenBaseline(s objectives.Shared, group []objectives.Trajectory) [][]float64 {
-	rows, energy, longest, second := make([][]float64, len(group)), make([]float64, len(group)), 0, 0
-	centered := objectives.Centered(objectives.Rewards(group)) // exactly 0 where rewards are equal
+	rows, w, longest, second := make([][]float64, len(group)), make([]float64, len(group)), 0, 0 // w is the W of each
+	centered := objectives.Centered(objectives.Rewards(group))                                   // exactly 0 where rewards are equal
 	for i, t := range group {
 		n := len(t.OldLogProb)
 		rows[i] = make([]float64, n)
@@ -63,15 +63,15 @@ func tokenBaseline(s objectives.Shared, group []objectives.Trajectory) [][]float
 		sum, weight := 0.0, 0.0
 		for i, t := range group {
 			if j < len(rows[i]) {
-				energy[i] += 1 - 2*math.Exp(t.OldLogProb[j]) + t.SumPiSquared[j]
-				sum, weight = sum+centered[i]*energy[i], weight+energy[i]
+				w[i] += 1 - 2*math.Exp(t.OldLogProb[j]) + t.SumPiSquared[j]
+				sum, weight = sum+centered[i]*w[i], weight+w[i]
 			}
 		}
 		for i, t := range group {
 			switch {
 			case j >= len(rows[i]):
 			case j >= second && s.AdvantageTail == "none":
-				rows[i][j] = t.Reward
+				rows[i][j] = t.Reward // without baseline
 			case weight > 0:
 				rows[i][j] = centered[i] - sum/weight
 			}
@@ -85,24 +85,24 @@ func tokenBaseline(s objectives.Shared, group []objectives.Trajectory) [][]float
 // the same state. Nothing is divided by a deviation.
 func byState(s objectives.Shared, group []objectives.Trajectory) [][]float64 {
 	rows, sums, places := make([][]float64, len(group)), objectives.Rewards(group), make([][]int, len(group))
-	same := map[string][]float64{} // the discounted rewards of a state's turns
+	returns := map[string][]float64{} // the discounted rewards from each turn on, by the state that it began in
 	for i, t := range group {
-		later := 0.0
+		toGo := 0.0
 		rows[i], places[i] = make([]float64, len(t.LogProb)), make([]int, len(t.Turns))
 		for k, turn := range slices.Backward(t.Turns) {
 			if k == len(t.Turns)-1 { // the first of them: the turns' rewards stand in place of the response's
 				sums[i] = 0
 			}
 			sums[i] += turn.Reward
-			later = turn.Reward + s.StepDiscount*later
-			places[i][k] = len(same[turn.State])
-			same[turn.State] = append(same[turn.State], later)
+			toGo = turn.Reward + s.StepDiscount*toGo
+			places[i][k] = len(returns[turn.State]) // where the turn's own is
+			returns[turn.State] = append(returns[turn.State], toGo)
 		}
 	}
 	for i, ofEpisode := range objectives.Centered(sums) {
 		from := 0
 		for k, turn := range group[i].Turns {
-			step := s.StepWeight * objectives.Centered(same[turn.State])[places[i][k]]
+			step := s.StepWeight * objectives.Centered(returns[turn.State])[places[i][k]]
 			for ; from < turn.To; from++ {
 				rows[i][from] = ofEpisode + step
 			}
@@ -130,8 +130,11 @@ func (a adapting) adapts() bool {
 	return a.AdvantageDrift != 0 || a.KLAdvantage != 0 || a.Signal == "teacher"
 }
 
-// StepAdvantages is what objectives.Loss and Weights ask for, with the log-probs of the step (D57). A teacher's signal
-// stands in the place of the advantage.
+// StepAdvantages is what objectives.Loss and Weights ask for, with the log-probs of the step (D57), or nil for none:
+//
+//	A - advantage_drift (LogProb - OldLogProb) - kl_advantage (k - mean k),  k = LogProb - RefLogProb
+//
+// with RefLogProb - LogProb in the place of A for signal = "teacher", and k of OldLogProb for kl_source = "old".
 func (a adapting) StepAdvantages(b objectives.Batch) [][]float64 {
 	if !a.adapts() {
 		return nil
@@ -139,9 +142,9 @@ func (a adapting) StepAdvantages(b objectives.Batch) [][]float64 {
 	rows, tokens, mean := b.Zeros(), float64(b.Tokens()), 0.0 // mean is that of k
 	for i, row := range rows {
 		t := &b.Trajectories[i]
-		kl := t.OldLogProb // less RefLogProb
+		source := t.OldLogProb
 		if a.KLSource == "learner" {
-			kl = t.LogProb
+			source = t.LogProb
 		}
 		for j, logp := range t.LogProb {
 			signal := t.AdvantageAt(j)
@@ -150,7 +153,7 @@ func (a adapting) StepAdvantages(b objectives.Batch) [][]float64 {
 			}
 			row[j] = signal - a.AdvantageDrift*(logp-t.OldLogProb[j])
 			if a.KLAdvantage != 0 {
-				k := kl[j] - t.RefLogProb[j]
+				k := source[j] - t.RefLogProb[j]
 				row[j], mean = row[j]-a.KLAdvantage*k, mean+k/tokens
 			}
 		}

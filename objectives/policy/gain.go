@@ -13,7 +13,7 @@ import (
 // weight = "one" puts 1 in the place of r.
 func (x *response) gains() {
 	if x.Gate != "none" {
-		x.gated()
+		x.gatedGains()
 		return
 	}
 	r := x.scratch(ratioScratch, len(x.logRatio))
@@ -26,19 +26,19 @@ func (x *response) gains() {
 	}
 	g, diagnose, slopes, cuts := x.gain[:len(r)], x.diagnose, x.slopes, 0
 	for j, a := range x.advantages[:len(r)] {
-		c := &x.bounds[math.Float64bits(a)>>63] // by the sign, without a branch that nobody can predict
+		bound := &x.bounds[math.Float64bits(a)>>63] // by the sign bit, without a branch that nobody can predict
 		if a == 0 {
-			c = &x.bounds[2] // those for a = 0
-			if !diagnose {   // the ratio may be infinite
+			bound = &x.bounds[2] // those for a = 0
+			if !diagnose {       // the ratio may be infinite, and 0 times it NaN
 				g[j] = 0
 				continue
 			}
 		}
 		if x.perTokenBounds {
-			of := x.within(*c, j, a)
-			c = &of
+			ofToken := x.within(*bound, j, a)
+			bound = &ofToken
 		}
-		bounded := max(c.low, min(r[j], c.high))
+		bounded := max(bound.low, min(r[j], bound.high))
 		if diagnose {
 			cut := 0 // a number, so that no branch depends on the ratio
 			if bounded != r[j] {
@@ -55,7 +55,7 @@ func (x *response) gains() {
 	x.cutCount = cuts
 }
 
-// gated sets x.gain, to gains, or to their derivatives by l if x.slopes asks for them, and x.cutCount by the gate. l is the
+// gatedGains sets x.gain, to gains, or to their derivatives by l if x.slopes asks for them, and x.cutCount by the gate. l is the
 // log-ratio, at most x.maxLog, and r = e^l:
 //
 //	sigmoid        a 4/tau sigmoid(tau (r - 1)),  tau = gate_positive for a > 0, else gate_negative
@@ -64,21 +64,21 @@ func (x *response) gains() {
 //	quadratic-tv   the same, with mu = 1 (D74)
 //
 // clip_dual keeps the gain of a < 0 at clip_dual a at least (D49).
-func (x *response) gated() {
-	sigmoid, gamma, tv, g, dual := x.Gate == "sigmoid", x.Gate == "gamma", x.Gate == "quadratic-tv", x.gain[:len(x.logRatio)], x.ClipDual != 0
+func (x *response) gatedGains() {
+	sigmoid, gamma, tv, g, hasDual := x.Gate == "sigmoid", x.Gate == "gamma", x.Gate == "quadratic-tv", x.gain[:len(x.logRatio)], x.ClipDual != 0
 	for j, l := range x.logRatio {
-		a, tau, k, over := x.advantages[j], x.GateNegative, x.KNegative, l > x.maxLog
+		a, tau, k, held := x.advantages[j], x.GateNegative, x.KNegative, l > x.maxLog // held: no slope is left
 		if a > 0 {
 			tau, k = x.GatePositive, x.KPositive
 		}
-		if over {
+		if held {
 			l = x.maxLog
 		}
 		gain, slope, r := 0.0, 0.0, math.Exp(l)
 		switch {
 		case sigmoid:
 			s := 1 / (1 + math.Exp(-tau*(r-1)))
-			gain, slope = a*4/tau*s, a*r*4*s*(1-s)
+			gain, slope = a*4/tau*s, a*r*4*s*(1-s) // slope is the derivative by l
 		case gamma:
 			l = max(math.Log(1e-8), l)
 			gain = a * math.Exp(tau+k*l-tau*math.Exp(l))
@@ -89,10 +89,10 @@ func (x *response) gated() {
 			}
 			gain, slope = a*r-mu*(r-1)*(r-1)/(2*x.GateWidth), a*r-mu*(r-1)*r/x.GateWidth
 		}
-		if dual && a < 0 && gain < x.dual(j)*a {
-			gain, over = x.dual(j)*a, true
+		if hasDual && a < 0 && gain < x.dual(j)*a {
+			gain, held = x.dual(j)*a, true
 		}
-		if over {
+		if held {
 			x.cutCount++
 			slope = 0
 		}
@@ -103,13 +103,16 @@ func (x *response) gated() {
 	}
 }
 
-// edges returns floor and cap of a ratio where A is negative (1), or not (0).
+// The arguments of edges.
+const aNotNegative, aNegative = 0, 1
+
+// edges returns floor and cap of a ratio where A is negative, or not.
 func (o *Policy) edges(sign int) clip {
 	c := clip{o.Floor, o.Cap}
 	switch {
 	case o.ownBounds != nil:
 		c = o.ownBounds(sign)
-	case sign == 1:
+	case sign == aNegative:
 		c = clip{*cmp.Or(o.FloorNegative, &o.Floor), *cmp.Or(o.CapNegative, &o.Cap)}
 	}
 	if c.high >= unbounded {
@@ -151,15 +154,15 @@ func (x *response) dual(j int) float64 {
 // the edge of the interval is inside (D63).
 func (x *response) leaveOut() {
 	if x.Bound == "none" || x.Bound == "clip" {
-		return
+		return // gains has seen to the clip
 	}
 	x.cutCount = 0
 	if x.Measure == "budget" {
-		x.budget()
+		x.setWithinBudget()
 	}
 	for j, a := range x.advantages {
 		low, high := x.inside(j, a)
-		out := !low || !high
+		out := !low || !high // bound = "mask"
 		switch x.Bound {
 		case "side":
 			out = a > 0 && !high || a <= 0 && !low
@@ -188,7 +191,7 @@ func (x *response) inside(j int, a float64) (low, high bool) {
 	d := logp - old
 	switch x.Measure {
 	case "tv":
-		if math.Abs(d) <= (1-1e-9)*min(x.ClipLow, x.ClipHigh) && max(logp, old) <= 0 { // |pi - mu| <= |d|
+		if math.Abs(d) <= (1-1e-9)*min(x.ClipLow, x.ClipHigh) && max(logp, old) <= 0 { // |pi - mu| <= |d|, which spares exponentials
 			return true, true
 		}
 		moved := math.Exp(logp) - math.Exp(old)
@@ -248,8 +251,8 @@ func k3Region(width float64) clip {
 	return clip{root(1, math.Exp(-width-1)/2), root(1, 2+2*width+2*math.Sqrt(width))}
 }
 
-// moment returns the largest d^2 of the tokens with A d > 0, so that the mean of these d^2 up to it is at most most: M2PO.
-func moment(b objectives.Batch, most float64) (largest float64) {
+// moment is M2PO's: of the tokens with A d > 0, the largest d^2 such that the mean of all d^2 up to it is at most limit.
+func moment(b objectives.Batch, limit float64) (largest float64) {
 	squares, sum := make([]float64, 0, b.Tokens()), 0.0
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
@@ -259,14 +262,14 @@ func moment(b objectives.Batch, most float64) (largest float64) {
 			}
 		}
 	}
-	if sum < (1-1e-9)*most*float64(len(squares)) {
+	if sum < (1-1e-9)*limit*float64(len(squares)) { // all are within it, whatever rounding did: no need to sort
 		return largest
 	}
 	slices.Sort(squares)
-	// The mean of the k smallest rises with k: the last k within the budget counts.
+	// The mean of the k smallest rises with k: the last k within the limit counts.
 	sum, largest = 0, 0
 	for k, square := range squares {
-		if sum += square; sum > most*float64(k+1) {
+		if sum += square; sum > limit*float64(k+1) {
 			break
 		}
 		largest = square
@@ -274,10 +277,10 @@ func moment(b objectives.Batch, most float64) (largest float64) {
 	return largest
 }
 
-// budget sets x.withinBudget to what CPPO keeps (D73): with D = |pi - mu| and weights u that fall from 1 at the first
+// setWithinBudget sets x.withinBudget to what CPPO keeps (D73): with D = |pi - mu| and weights u that fall from 1 at the first
 // token to budget_weight at the last, a token stays if u D is at most clip_high, and at most what the tokens
 // before it have left, clip_high + s sum u - sum u D. s is the 0.9 quantile of D in [budget_slack, 2 budget_slack].
-func (x *response) budget() {
+func (x *response) setWithinBudget() {
 	n := len(x.at.LogProb)
 	moved := make([]float64, n)
 	for j, logp := range x.at.LogProb {

@@ -19,9 +19,9 @@ func (o *Policy) groupLoss(b objectives.Batch, w [][]float64) float64 {
 			groups[t.Group] = append(groups[t.Group], i)
 		}
 	}
-	rule, share := target, 1/float64(len(groups)) // each group counts the same
+	rule, share := targetLoss, 1/float64(len(groups)) // each group counts the same
 	if o.List == "margin" {
-		rule = margin
+		rule = marginLoss
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
 		value, slopes := rule(b, groups[g], o.ListTemperature)
@@ -41,14 +41,14 @@ func (o *Policy) groupLoss(b objectives.Batch, w [][]float64) float64 {
 	return loss
 }
 
-// target is TPO's loss of a group (D82), with its derivative by each log-prob of a response, for the responses of b whose
+// targetLoss is TPO's loss of a group (D82), with its derivative by each log-prob of a response, for the responses of b whose
 // numbers are in live:
 //
 //	-sum_i q_i log p_i,  p = softmax(sum logp),  q = softmax(sum old logp + u/list_temperature)
 //
 // over its responses, with u the rewards standardized by the population's deviation; 0 where
 // that is below 1e-6.
-func target(b objectives.Batch, live []int, temperature float64) (loss float64, slopes []float64) {
+func targetLoss(b objectives.Batch, live []int, temperature float64) (loss float64, slopes []float64) {
 	p, q, rewards := make([]float64, len(live)), make([]float64, len(live)), make([]float64, len(live))
 	for k, i := range live {
 		t := &b.Trajectories[i]
@@ -71,15 +71,15 @@ func target(b objectives.Batch, live []int, temperature float64) (loss float64, 
 		loss -= math.Exp(q[k]) * p[k]
 		p[k] = math.Exp(p[k]) - math.Exp(q[k])
 	}
-	return loss, p
+	return loss, p // now p - q
 }
 
-// margin is REAL's loss of a group (D81), with its derivatives as target has them:
+// marginLoss is REAL's loss of a group (D81), with its derivatives as targetLoss has them:
 //
 //	log(1 + sum_(A <= 0) e^s) + log(1 + sum_(A > 0) e^-s),  s = mean d / list_temperature
 //
 // and 0 for a group in which all advantages are above 0, or none.
-func margin(b objectives.Batch, live []int, temperature float64) (loss float64, slopes []float64) {
+func marginLoss(b objectives.Batch, live []int, temperature float64) (loss float64, slopes []float64) {
 	slopes = make([]float64, len(live))
 	for _, sign := range []float64{-1, 1} {
 		logits, of := []float64{0}, []int{} // e^0 is the 1 in the logarithm; of has the places in live of this sign

@@ -65,20 +65,21 @@ func (o *Policy) EntropyWeights(b objectives.Batch, v [][]float64) {
 	}
 }
 
-// Loss implements objectives.Objective. What gradient, weight and bound detach is taken from at.
+// Loss implements objectives.Objective: the sum of -c v over tokens, c by scales and v by values, and the penalties. What
+// gradient, weight and bound detach is taken from at.
 func (o *Policy) Loss(b, at objectives.Batch) float64 {
 	if o.List != "none" {
 		return o.groupLoss(b, nil)
 	}
-	loss, x, scales, penalties := 0.0, o.begin(b, at), o.scales(b), o.penaltyScales(b)
+	loss, x, scales, penalties := 0.0, o.newResponse(b, at), o.scales(b), o.penaltyScales(b)
 	for i := range b.Trajectories {
 		t, c := &b.Trajectories[i], scales[i]
-		x.read(t, &at.Trajectories[i])
-		v := x.valued()
-		if len(v) < len(t.LogProb) { // one for all tokens
+		x.computeGains(t, &at.Trajectories[i])
+		values := x.values()
+		if len(values) < len(t.LogProb) { // one for all tokens
 			c *= float64(len(t.LogProb))
 		}
-		for _, v := range v {
+		for _, v := range values {
 			loss -= c * v
 		}
 		loss += o.Penalty(*t, penalties[i])
@@ -86,17 +87,17 @@ func (o *Policy) Loss(b, at objectives.Batch) float64 {
 	return loss
 }
 
-// Weights implements objectives.Objective.
+// Weights implements objectives.Objective: -c times the derivative of v, see Loss, and that of the penalties.
 func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 	if o.List != "none" {
 		o.groupLoss(b, w)
 		return
 	}
-	x, scales, penalties := o.begin(b, b), o.scales(b), o.penaltyScales(b)
-	x.slopes = !x.detached
+	x, scales, penalties := o.newResponse(b, b), o.scales(b), o.penaltyScales(b)
+	x.slopes = !x.detached // v = sg[gain] LogProb has the gain itself as derivative
 	for i, row := range w {
 		t, c := &b.Trajectories[i], -scales[i]
-		x.read(t, t)
+		x.computeGains(t, t)
 		g := x.derivative(row)
 		if len(g) < len(row) { // one for all tokens
 			fill(row, g[0]*c)
@@ -113,32 +114,32 @@ func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 // one, the ratio of a whole response, and p3o's e.
 func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
-	free := clip{0, math.Inf(1)}
-	bounded := o.Bound != "none" || o.ClipDual != 0 || o.CapESS || o.edges(0) != free || o.edges(1) != free
-	// inner: the inner clip acts; power: the order of the mean differs between responses or steps.
-	inner, power := o.Inner == "token" || o.Inner == "rewards", o.Mean == "ess" || o.Mean == "rewards" || o.MeanLast != nil
-	whole := o.Scope == "sequence" && (o.Gate == "none" || inner || power)
-	x, rows := o.begin(b, b), o.StepAdvantages(b)
+	everyRatio := clip{0, math.Inf(1)} // floor and cap where neither is set
+	bounded := o.Bound != "none" || o.ClipDual != 0 || o.CapESS || o.edges(aNotNegative) != everyRatio || o.edges(aNegative) != everyRatio
+	// ordersDiffer: the order of the mean differs between responses or steps.
+	hasInnerClip, ordersDiffer := o.Inner == "token" || o.Inner == "rewards", o.Mean == "ess" || o.Mean == "rewards" || o.MeanLast != nil
+	hasFigures := o.Scope == "sequence" && (o.Gate == "none" || hasInnerClip || ordersDiffer) // of its ratio and mean
+	x, rows := o.newResponse(b, b), o.StepAdvantages(b)
 	x.diagnose = true
 	for i, t := range b.Trajectories {
 		all[i].Advantage = t.Advantage
-		if o.List != "none" || !bounded && !whole {
+		if o.List != "none" || !bounded && !hasFigures {
 			continue
 		}
 		if rows != nil {
 			t.TokenAdvantage = rows[i]
 		}
-		x.read(&t, &t)
+		x.computeGains(&t, &t)
 		if bounded {
 			all[i].Clipped = objectives.Fraction(x.cutCount, len(x.gain))
 		}
 		if o.CapESS {
 			all[i].ESS = new(x.ess)
 		}
-		if power {
+		if ordersDiffer {
 			all[i].P = new(append(x.orders, x.order)[0]) // x.order for an empty response, which has no orders
 		}
-		if inner {
+		if hasInnerClip {
 			cut := 0
 			for j := range t.LogProb {
 				if x.innerLogs[j] != t.LogProb[j]-t.OldLogProb[j] {
@@ -168,8 +169,8 @@ type response struct {
 	maxLog            float64 // of a ratio
 	ess, moment       float64 // p3o's e, and the largest d^2 within the moment
 	detached          bool    // no gradient passes through a gain
-	perResponse       bool    // the ratio is that of the response, and so is the gain unless advantages differ
-	linear            bool    // the log of a mean is a sum of log-ratios, or their mean
+	ratioPerResponse  bool    // the ratio is that of the response, and so is the gain unless advantages differ
+	linearMean        bool    // the log of a mean is a sum of log-ratios, or their mean
 
 	t, at           *objectives.Trajectory // at has the log-probs at which what is detached is taken
 	oneElement      bool                   // all columns but innerLogs have one element
@@ -198,16 +199,16 @@ const (
 // A clip is an interval.
 type clip struct{ low, high float64 }
 
-// begin prepares what the responses of b share: what the settings say of all, and figures of the whole step. at is the
+// newResponse prepares what the responses of b share: what the settings say of all, and figures of the whole step. at is the
 // batch at whose log-probs all that is detached is taken.
-func (o *Policy) begin(b, at objectives.Batch) *response {
+func (o *Policy) newResponse(b, at objectives.Batch) *response {
 	x := &response{Policy: o, order: o.Mean.number(), tokenOrder: o.WithToken.number(), region: clip{1 - o.ClipLow, 1 + o.ClipHigh}, maxLog: math.Inf(1)}
 	if o.MeanLast != nil {
 		x.order = b.Schedule(o.MeanSchedule, x.order, *o.MeanLast)
 	}
 	x.inner = o.innerClip(o.InnerHigh)
 	if o.Mean == "rewards" || o.Inner == "rewards" {
-		x.byRewards(at)
+		x.setByRewards(at)
 	}
 	if o.Mean == "product" || o.Gate != "none" {
 		x.maxLog = 20 // see the package comment
@@ -225,34 +226,34 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 		}
 		x.ess = means.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
 	}
-	x.detached, x.linear = o.Gradient == "detached", o.Mean == "product" || o.Mean != "min" && o.Mean != "ess" && x.order == 0
-	x.perResponse = o.Scope == "sequence" && o.WithToken == "no" && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" &&
+	x.detached, x.linearMean = o.Gradient == "detached", o.Mean == "product" || o.Mean != "min" && o.Mean != "ess" && x.order == 0
+	x.ratioPerResponse = o.Scope == "sequence" && o.WithToken == "no" && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" &&
 		slices.Contains([]string{"ratio", "log", "k3"}, o.Measure)
 	x.perTokenBounds = o.Measure == "log" && (o.Bound == "clip" || o.ClipDual != 0) || o.Measure == "probability" && o.Bound == "clip"
-	for k, a := range []float64{1, -1, 0} {
+	for k, a := range []float64{1, -1, 0} { // an advantage for each of bounds
 		c := clip{0, math.Inf(1)}
 		if o.edged() {
-			c = o.edges(k & 1) // 1 for the negative advantage
+			c = o.edges(k & 1) // aNegative for -1 alone
 		}
 		if o.edged() && o.CapESS {
 			c.high = x.ess
 		}
 		c.high = min(c.high, math.Exp(x.maxLog))
 		if !x.perTokenBounds {
-			c = x.within(c, 0, a)
+			c = x.within(c, 0, a) // of token 0, as of any other
 		}
 		x.bounds[k] = c
 	}
 	return x
 }
 
-// read computes the gains of t, and their derivatives in their place if x.slopes asks for them; at is t at whose log-probs
+// computeGains computes the gains of t, and their derivatives in their place if x.slopes asks for them; at is t at whose log-probs
 // what is detached is taken. They are in x until the next response.
-func (x *response) read(t, at *objectives.Trajectory) {
+func (x *response) computeGains(t, at *objectives.Trajectory) {
 	n := len(t.LogProb)
-	x.t, x.at, x.oneElement, x.drift = t, at, x.perResponse && t.TokenAdvantage == nil && n > 0, x.Drift
+	x.t, x.at, x.oneElement, x.drift = t, at, x.ratioPerResponse && t.TokenAdvantage == nil && n > 0, x.Drift
 	if x.DriftOn != "all" && x.Signal != "teacher" && !t.HasAdvantage() {
-		x.drift = 0
+		x.drift = 0 // drift_on = "advantage"
 	}
 	x.hasDriftOrPull = x.Pull || x.drift != 0
 	if x.oneElement {
@@ -292,9 +293,9 @@ func fill(x []float64, v float64) []float64 {
 	return x
 }
 
-// valued returns the v of each token, drift and pull included, or a single one that all tokens have. v is the gain, or
+// values returns the v of each token, drift and pull included, or a single one that all tokens have. v is the gain, or
 // where gradients are detached the gain times the log-prob.
-func (x *response) valued() []float64 {
+func (x *response) values() []float64 {
 	if !x.detached && !x.hasDriftOrPull {
 		return x.gain
 	}
@@ -304,7 +305,7 @@ func (x *response) valued() []float64 {
 			v[j] *= logp
 		}
 	}
-	x.subtractDrift(v, false) // false: values
+	x.subtractDrift(v, false) // their values
 	return v
 }
 

@@ -131,29 +131,29 @@ func (o *Policy) Validate() error {
 			errs = append(errs, objectives.Within(key, *x, least, math.MaxFloat64))
 		}
 	}
-	edges, negative := o.edges(0), o.edges(1)
+	edges, negative := o.edges(aNotNegative), o.edges(aNegative)
 	within("cap_negative", o.CapNegative, negative.low)
 	within("floor_negative", o.FloorNegative, 0)
 	within("mean_last", o.MeanLast, -math.MaxFloat64)
 	bounded := o.edged() && !o.CapESS
 	refuse(bounded && edges.high == 0 && negative.high == 0, "cap", o.Cap, "must be above 0, or cap_negative: no response would have a weight")
 	// A run begins with ratios of 1. Where a cap or floor keeps them from the gradient, nothing would move.
-	starts := func(key, which string, x float64, stops bool) {
+	admitsOne := func(key, which string, x float64, stops bool) { // a cap of 0 for both signs is refused above
 		refuse(bounded && o.Gradient != "detached" && x != 0 && stops, key, x, "must be at "+which+` 1, or go with gradient = "detached": a ratio of 1 would have no gradient`)
 	}
-	starts("cap", "least", edges.high, edges.high < 1)
-	starts("cap_negative", "least", negative.high, negative.high < 1)
-	starts("floor", "most", edges.low, edges.low > 1)
-	starts("floor_negative", "most", negative.low, negative.low > 1)
+	admitsOne("cap", "least", edges.high, edges.high < 1)
+	admitsOne("cap_negative", "least", negative.high, negative.high < 1)
+	admitsOne("floor", "most", edges.low, edges.low > 1)
+	admitsOne("floor_negative", "most", negative.low, negative.low > 1)
 	words := func(w word, list ...word) bool { return slices.Contains(list, w) }
 	refuse(o.MeanLast != nil && words(o.Mean, "product", "min", "ess", "rewards"), "mean", o.Mean, "must be a number beside mean_last")
 	refuse(words(o.Mean, "no", "times"), "mean", o.Mean, `must be a number, "product", "min", "ess" or "rewards"`)
 	refuse(words(o.WithToken, "product", "min", "ess", "rewards"), "with_token", o.WithToken, `must be a number, "no" or "times"`)
 	refuse(o.Gate != "none" && o.Bound != "none", "gate", o.Gate, `must be "none" beside a bound, which it replaces`)
 	refuse(o.Bound == "clip" && !slices.Contains([]string{"ratio", "log", "k3", "probability"}, o.Measure), "measure", o.Measure, `must be ratio, log, k3 or probability with bound = "clip", which needs a largest ratio`)
-	middle := o.parts
-	middle.List, middle.ListTemperature, middle.PenaltyAggregate, middle.adapting = "none", 1, "same", defaultParts.adapting
-	refuse(o.List != "none" && middle != defaultParts, "list", o.List, `must be "none" beside a scope, mean, inner clip, gradient, weight, cap, floor, bound, gate, future, drift or pull other than the default: it stands in their place`)
+	replaced := o.parts // those that a list stands in place of, with defaults for the others
+	replaced.List, replaced.ListTemperature, replaced.PenaltyAggregate, replaced.adapting = "none", 1, "same", defaultParts.adapting
+	refuse(o.List != "none" && replaced != defaultParts, "list", o.List, `must be "none" beside a scope, mean, inner clip, gradient, weight, cap, floor, bound, gate, future, drift or pull other than the default: it stands in their place`)
 	refuse(o.List != "none" && o.adapts(), "list", o.List, `must be "none" beside a signal, advantage_drift and kl_advantage: it reads no advantages of tokens`)
 	refuse(o.List == "target" && o.Mask(objectives.Batch{}) != nil, "list", o.List, `must be another one beside masks, importance and reject: they scale what advantages teach, and target reads none`)
 	refuse(o.Gate == "none" && o.Weight == "one" && o.Gradient != "detached", "weight", o.Weight, `must be ratio, or go with gradient = "detached": no ratio is left that has a gradient`)
@@ -199,7 +199,7 @@ func (p parts) WeighsAll() bool {
 	return p.Pull || p.List != "none" || p.AdvantageDrift != 0 || p.Drift != 0 && p.DriftOn == "all"
 }
 
-// Exemptions implements objectives.Exempter.
+// Exemptions implements objectives.Exempter: by the names of the rules of objectivetest, why these settings break them.
 func (o *Policy) Exemptions() map[string]string {
 	all := map[string]string{}
 	switch {
@@ -213,7 +213,7 @@ func (o *Policy) Exemptions() map[string]string {
 	case o.WeighsAll() && o.List == "none":
 		all["equal-rewards"] = "the drift and the pull move responses whatever their rewards are"
 	}
-	if o.edged() && !o.CapESS && (o.edges(0).high == 0 || o.edges(1).high == 0) {
+	if o.edged() && !o.CapESS && (o.edges(aNotNegative).high == 0 || o.edges(aNegative).high == 0) {
 		all["direction"] = "a cap of 0 leaves out the responses of one sign"
 	}
 	maps.Copy(all, o.Shared.Exemptions())

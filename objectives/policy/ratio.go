@@ -35,8 +35,8 @@ func (w word) number() float64 {
 	return x
 }
 
-// logRatios sets x.logAt and x.logRatio, the log-ratios of each token: sure at the detached log-probs, lam at those
-// that have a gradient. They are one slice where nothing differs. It also sets x.innerLogs, x.means and x.orders.
+// logRatios sets x.logAt and x.logRatio, the log-ratios of each token at the detached log-probs, and at those that have a
+// gradient. They are one slice where nothing differs. It also sets x.innerLogs, x.means and x.orders.
 func (x *response) logRatios() {
 	x.innerLogs, x.logAt = x.logRatiosOf(x.at, atScratch)
 	switch x.logRatio = x.logAt; {
@@ -51,17 +51,17 @@ func (x *response) logRatios() {
 	}
 }
 
-// logRatiosOf returns the log-ratios z of t after the inner clip, and the logs l of its tokens' ratios, which are means of
-// z over a scope, the response or a window. They lie in the scratch slices k and k+1. It sets x.means, the logs of the
-// means, and for x.at, whose numbers the derivatives need, x.orders.
-func (x *response) logRatiosOf(t *objectives.Trajectory, k int) (z, l []float64) {
-	z = x.scratch(k, len(t.LogProb))
+// logRatiosOf returns the log-ratios z of t after the inner clip, and the logs l of its tokens' ratios: z itself, or means of
+// z over each token's scope, which with_token joins with its own z. They lie in the scratch slices slot and slot+1. It sets
+// x.means, the logs of the means, and their orders x.orders, which are those at x.at for x.t, too.
+func (x *response) logRatiosOf(t *objectives.Trajectory, slot int) (z, l []float64) {
+	z = x.scratch(slot, len(t.LogProb))
 	sum := x.clipped(t, z)
 	if x.Scope == "token" {
 		return z, z
 	}
-	l = x.scratch(k+1, len(x.advantages))
-	if x.oneElement && x.linear { // one mean for all tokens, which the sum gives
+	l = x.scratch(slot+1, len(x.advantages)) // one element where one stands for all tokens
+	if x.oneElement && x.linearMean {        // one mean for all tokens, which the sum gives
 		x.orders = append(x.orders, x.order)
 		return z, fill(l, sum/x.count(len(z)))
 	}
@@ -83,8 +83,8 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, k int) (z, l []float64)
 		case same:
 			x.means[j], x.orders[j] = x.means[j-1], x.orders[j-1]
 		case from == to:
-			x.means[j] = 0
-		case x.linear:
+			x.means[j] = 0 // of no tokens: a ratio of 1
+		case x.linearMean:
 			x.means[j] = sum / x.count(to-from)
 		case x.Mean == "min":
 			x.means[j] = least
@@ -129,10 +129,10 @@ func (x *response) span(j int) (from, to int) {
 	return from, to
 }
 
-// clipped sets z to the log-ratios of t within the inner clip, and returns their sum if the clip acts. Without a clip, and
-// where the sum is all that is read, it returns the sum alone and leaves z unset.
+// clipped sets z to the log-ratios of t within the inner clip, and returns their sum if there is a clip. Where there is none
+// and a linear mean over the response reads the sum alone, it returns that and leaves z unset.
 func (x *response) clipped(t *objectives.Trajectory, z []float64) (sum float64) {
-	if x.Inner == "none" && x.oneElement && x.linear {
+	if x.Inner == "none" && x.oneElement && x.linearMean {
 		return t.LogRatio()
 	}
 	logRatios(t, z)
@@ -178,11 +178,11 @@ func (o *Policy) innerClip(high float64) [2]clip {
 	return [2]clip{above, below}
 }
 
-// byRewards sets what follows from the mean and the sample deviation of the step's rewards (APMPO, D46):
+// setByRewards sets what follows from the mean and the sample deviation of the step's rewards (APMPO, D46):
 //
 //	mean = "rewards"    p = e^(-0.8 mean)
 //	inner = "rewards"   ratios up to 1 + (e^inner_high - 1)(1 + tanh(mean/(deviation + 1e-8)))
-func (x *response) byRewards(b objectives.Batch) {
+func (x *response) setByRewards(b objectives.Batch) {
 	rewards := objectives.Rewards(b.Trajectories)
 	mu := means.Mean(rewards, nil)
 	if x.Mean == "rewards" {
@@ -209,7 +209,7 @@ func orderOf(t *objectives.Trajectory, z []float64, from, to int) float64 {
 // setMeanSlopes sets x.meanSlopes to the derivative of the log of the mean of e^z over tokens from to to.
 func (x *response) setMeanSlopes(from, to int, order float64) {
 	switch z, soft := x.innerLogs[from:to], x.meanSlopes[from:to]; {
-	case x.linear:
+	case x.linearMean:
 		fill(soft, 1/x.count(len(z)))
 	case x.Mean == "min":
 		clear(soft)
@@ -234,12 +234,12 @@ func (x *response) derivative(w []float64) []float64 {
 	through := x.Gradient == "through" && x.Scope != "token" && len(w) > 0
 	switch {
 	case x.oneElement && !x.hasDriftOrPull && !through:
-		return x.gain
-	case x.oneElement && !x.hasDriftOrPull && x.linear && x.Inner == "none":
+		return x.gain // each log-prob moves its own ratio only
+	case x.oneElement && !x.hasDriftOrPull && x.linearMean && x.Inner == "none":
 		x.gain[0] = 1 / x.count(len(w)) * (float64(len(w)) * x.gain[0]) // all ratios are one mean, which each token moves
 		return x.gain
 	case through:
-		x.through(w)
+		x.throughMeans(w)
 	default:
 		w = x.gainPerToken()
 	}
@@ -248,13 +248,13 @@ func (x *response) derivative(w []float64) []float64 {
 			w[j] = 0
 		}
 	}
-	x.subtractDrift(w, true) // true: derivatives
+	x.subtractDrift(w, true) // their derivatives
 	return w
 }
 
-// through sets w to the derivatives of the sum of v by log-ratios after the inner clip. It sums the derivatives of tokens
+// throughMeans sets w to the derivatives of the sum of v by log-ratios after the inner clip. It sums the derivatives of tokens
 // with one scope, and gives each token of the scope its share by the slope of the mean.
-func (x *response) through(w []float64) {
+func (x *response) throughMeans(w []float64) {
 	clear(w)
 	x.meanSlopes = slices.Grow(x.meanSlopes[:0], len(w))[:len(w)]
 	for j := 0; j < len(x.gain); {

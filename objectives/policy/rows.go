@@ -161,7 +161,7 @@ type dispo struct {
 func newDISPO(o Policy) *dispo {
 	d := &dispo{o, 0.2, 10, 1, 100}
 	d.ownBounds = func(sign int) clip {
-		if sign == 0 {
+		if sign == aNotNegative {
 			return clip{1 - d.LowPositive, 1 + d.HighPositive}
 		}
 		return clip{1 - d.LowNegative, 1 + d.HighNegative}
@@ -198,7 +198,7 @@ func Describe(name string) string {
 	text := fmt.Sprintf("%s\n\n  %s\n\nsettings: %s\nsource: %s\n", r.family, r.loss, r.point, r.source)
 	near := slices.Clone(rows)
 	slices.SortStableFunc(near, func(x, y row) int { return len(r.differences(x)) - len(r.differences(y)) })
-	for _, x := range near[1:4] {
+	for _, x := range near[1:4] { // near[0] is r
 		text += fmt.Sprintf("%s differs in: %s\n", x.name, strings.Join(r.differences(x), " "))
 	}
 	text += "advantages: hierarchical is for onering weights, which takes roles and episodes: in a run all responses to a prompt have one role, where it is " +

@@ -61,23 +61,23 @@ func (c *Checker) Equal(a, b *latex.Node) (outcome, string) {
 	if errX == errUndefined || errY == errUndefined {
 		return undecided, "undefined"
 	}
-	if errX == errLimit || errY == errLimit {
-		return c.huge(a, b)
+	if errX == errLimit || errY == errLimit { // such as 10^(10^6)
+		return c.compareHuge(a, b)
 	}
 	same, conclusive := c.formulas(a, b)
 	switch {
-	case same && conclusive && height(a) <= mostBits && height(b) <= mostBits:
+	case same && conclusive && height(a) <= mostBits && height(b) <= mostBits: // the field tells such sizes apart
 		return Equal, "the same formula"
 	case same:
-		return c.confirmed(a, b)
+		return c.confirmByNumbers(a, b)
 	case conclusive:
 		return unequal, "different rational functions"
 	}
 	return c.numbers(a, b)
 }
 
-// huge compares numbers that are too large to write out, in the field, whose verdict of difference is certain.
-func (c *Checker) huge(a, b *latex.Node) (outcome, string) {
+// compareHuge compares numbers that are too large to write out, in the field, whose verdict of difference is certain.
+func (c *Checker) compareHuge(a, b *latex.Node) (outcome, string) {
 	if same, conclusive := c.formulas(a, b); same {
 		return Equal, "the same formula"
 	} else if conclusive {

@@ -26,14 +26,14 @@ func hashName(s string, seed uint64) uint64 {
 
 // A formula is an evaluation in a field at one random point.
 type formula struct {
-	c          *Checker
-	field      *field
-	seed       uint64
-	conclusive bool // only field operations on unknowns so far, so that a difference is proof
-	bad        bool // a division by zero, or out of budget
-	bound      []string
-	inside     int             // depth of enclosing series, integrals and limits
-	factors    map[string]bool // functions that are to be read as factors
+	c            *Checker
+	field        *field
+	seed         uint64
+	conclusive   bool // only field operations on unknowns so far, so that a difference is proof
+	spoiled      bool // a division by zero, or out of budget
+	bound        []string
+	limitsAround int             // depth of enclosing series, integrals and limits
+	factors      map[string]bool // functions that are to be read as factors
 }
 
 // formulas reports whether a and b have the same value at two random points, and whether a difference would be proof.
@@ -42,7 +42,7 @@ func (c *Checker) formulas(a, b *latex.Node) (same, conclusive bool) {
 	for _, seed := range [...]uint64{1, 2} {
 		f := formula{c: c, field: fieldFor(pair + seed), seed: seed, conclusive: true, factors: factors}
 		x, y := f.value(a), f.value(b)
-		if f.bad {
+		if f.spoiled {
 			return false, false
 		}
 		if x != y {
@@ -54,10 +54,10 @@ func (c *Checker) formulas(a, b *latex.Node) (same, conclusive bool) {
 }
 
 // value is the residue of n at the point: of field operations on the residues of its parts, of anything else an unknown
-// that depends on them. Where there is none, bad is set and it is 0.
+// that depends on them. Where there is none, spoiled is set and it is 0.
 func (f *formula) value(n *latex.Node) uint64 {
-	if f.c.budget--; f.c.budget < 0 || f.bad {
-		f.bad = true
+	if f.c.budget--; f.c.budget < 0 || f.spoiled {
+		f.spoiled = true
 		return 0
 	}
 	if n == nil {
@@ -65,7 +65,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 	}
 	switch n.Op {
 	case latex.Root, latex.Fact, latex.Fact2, latex.Binom, latex.Abs, latex.Floor, latex.Ceil, latex.Sum, latex.Prod:
-		if r, err := f.c.rational(n, nil); len(f.bound) == 0 && err == nil {
+		if r, err := f.c.rational(n, nil); len(f.bound) == 0 && err == nil { // such as sqrt 4
 			return f.ratio(r)
 		}
 	}
@@ -75,7 +75,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 	case latex.Sym:
 		for i := len(f.bound) - 1; i >= 0; i-- {
 			if f.bound[i] == n.Name {
-				return mix(f.seed+uint64(i)+77) % f.field.p
+				return mix(f.seed+uint64(i)+77) % f.field.p // by its depth: the name of an index does not matter
 			}
 		}
 		return hashName(n.Name, f.seed) % f.field.p
@@ -84,8 +84,8 @@ func (f *formula) value(n *latex.Node) uint64 {
 		case "i":
 			return f.field.root
 		case "infty":
-			if f.inside == 0 {
-				f.bad = true
+			if f.limitsAround == 0 { // infinity is no number, but may be a limit
+				f.spoiled = true
 				return 0
 			}
 		}
@@ -121,7 +121,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 		// A root is hashed as a power, so that sqrt x and x^{1/2} are equal.
 		return f.hash("pow", base, f.inverse(f.value(n.Args[1])))
 	case latex.App:
-		if f.factors[n.Name] && len(n.Args) == 1 {
+		if f.factors[n.Name] && len(n.Args) == 1 { // h(a+b) is a product
 			return f.field.mul(hashName(n.Name, f.seed)%f.field.p, f.value(n.Args[0]))
 		}
 	case latex.Func:
@@ -131,7 +131,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 		}
 		if n.Name == "log" && len(n.Args) == 1 {
 			f.conclusive = false
-			return f.hash("func log", f.value(n.Args[0]), 10)
+			return f.hash("func log", f.value(n.Args[0]), 10) // as application has log_10
 		}
 	}
 	return f.application(n)
@@ -145,9 +145,9 @@ func (f *formula) constant(name string) uint64 { return hashName("const "+name, 
 func (f *formula) application(n *latex.Node) uint64 {
 	f.conclusive = false
 	switch n.Op {
-	case latex.Sum, latex.Prod, latex.Opaque: // infinity may be a limit
-		f.inside++
-		defer func() { f.inside-- }()
+	case latex.Sum, latex.Prod, latex.Opaque: // an integral or the like: infinity may be a limit
+		f.limitsAround++
+		defer func() { f.limitsAround-- }()
 	}
 	name := n.Op.String() + " " + n.Name
 	switch n.Op {
@@ -205,7 +205,7 @@ func (f *formula) ratio(r *big.Rat) uint64 {
 // inverse is 1/a; of zero it spoils the point.
 func (f *formula) inverse(a uint64) uint64 {
 	if a == 0 {
-		f.bad = true
+		f.spoiled = true
 		return 0
 	}
 	return f.field.inverse(a)
@@ -218,8 +218,8 @@ func (f *formula) power(n *latex.Node) uint64 {
 	if len(f.bound) == 0 || isNumeric(n.Args[1]) {
 		if e, err := f.c.rational(n.Args[1], nil); err == nil {
 			exp = e
-		} else if err == errLimit && isNumeric(n.Args[1]) {
-			f.bad = true
+		} else if err == errLimit && isNumeric(n.Args[1]) { // an exponent too large to compute
+			f.spoiled = true
 			return 0
 		}
 	}
@@ -238,7 +238,7 @@ func (f *formula) power(n *latex.Node) uint64 {
 	if base == 0 && exp.Sign() != 0 {
 		return 0
 	}
-	// a^(p-1) = 1
+	// Since a^(p-1) = 1, the exponent counts modulo p-1.
 	e := new(big.Int).Abs(exp.Num())
 	e.Mod(e, new(big.Int).SetUint64(f.field.p-1))
 	return f.field.pow(base, e.Uint64())

@@ -123,10 +123,10 @@ func (e *numeric) sum(x, y ball.Complex) ball.Complex {
 	return e.ball.CAdd(x, y)
 }
 
-// noteNearOne records that a function of z that is 1 at zero, or z times such a function,
+// noteIfNegligible sets lostSummand if a function of z that is 1 at zero, or z times such a function,
 // cannot be distinguished from 1 (or z) at this precision, as e^z of 10^-600 or the sine
 // of 10^-300. order is the power of z by which it differs.
-func (e *numeric) noteNearOne(z ball.Complex, order int) {
+func (e *numeric) noteIfNegligible(z ball.Complex, order int) {
 	power := z
 	for range order - 1 {
 		power = e.ball.CMul(power, z)
@@ -171,7 +171,7 @@ func (e *numeric) constant(name string) ball.Complex {
 func (e *numeric) opaque(n *latex.Node) ball.Complex {
 	f := formula{c: e.c, field: fieldFor(5), seed: 5, factors: e.factors}
 	h := f.value(n)
-	ball.FailIf(f.bad, errNotANumber)
+	ball.FailIf(f.spoiled, errNotANumber)
 	return e.unknown(mix(h))
 }
 
@@ -193,7 +193,7 @@ func (e *numeric) smooth(n *latex.Node, seed uint64) ball.Complex {
 // not rational it is an unknown.
 func (e *numeric) series(n *latex.Node) ball.Complex {
 	var low, high int64
-	_, err := ball.Try(func() *big.Rat { low, high = e.c.bounds(n, e.at); return nil }) // nil: only the error is of use
+	_, err := ball.Try(func() *big.Rat { low, high = e.c.bounds(n, e.at); return nil }) // Try's value is not used
 	if err == errIrrational {
 		return e.opaque(n)
 	}
@@ -224,7 +224,7 @@ func (e *numeric) power(n *latex.Node) ball.Complex {
 	case err == errLimit, err == nil && exp.IsInt() && !exp.Num().IsInt64():
 		ball.Fail(errLimit)
 	case err == nil && exp.Sign() == 0:
-		return e.ratio(1, 1)
+		return e.ratio(1, 1) // 0^0, too
 	case err == nil && exp.IsInt():
 		return e.ball.CPowInt(base, exp.Num().Int64())
 	case err == nil:
@@ -232,11 +232,11 @@ func (e *numeric) power(n *latex.Node) ball.Complex {
 	}
 	w := e.value(n.Args[1])
 	if c := n.Args[0]; c.Op == latex.Const && c.Name == "e" {
-		e.noteNearOne(w, 1)
+		e.noteIfNegligible(w, 1)
 		return e.ball.CExp(w)
 	}
 	e.noteIfNegative(base)
-	e.noteNearOne(w, 1)
+	e.noteIfNegligible(w, 1)
 	return e.ball.CPow(base, w)
 }
 
@@ -249,9 +249,9 @@ func (e *numeric) noteIfNegative(z ball.Complex) {
 
 // rationalPower is z^(p/q). With an odd q it is real for negative z, as in school; elsewhere the principal value.
 func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) ball.Complex {
-	e.noteNearOne(e.ball.FromRat(exp), 1)
-	half := exp.Denom().IsInt64() && exp.Denom().Int64() == 2
-	if half && exp.Num().IsInt64() {
+	e.noteIfNegligible(e.ball.FromRat(exp), 1)
+	halves := exp.Denom().IsInt64() && exp.Denom().Int64() == 2
+	if halves && exp.Num().IsInt64() {
 		return e.ball.CPowInt(e.squareRoot(z), exp.Num().Int64())
 	}
 	if z.IsReal() && exp.Denom().Bit(0) == 1 && e.ball.Sign(z.Re) < 0 {
@@ -330,11 +330,11 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 	e.scale = e.scale.Larger(b.Int(1)) // near its zero, a function is small beside this
 	switch n.Name {
 	case "sin", "cos", "tan", "cot", "sec", "csc": // cos z differs from 1 by about z^2, sin z from z by about z^3
-		e.noteNearOne(z, map[string]int{"cos": 2, "sec": 2, "sin": 3, "tan": 3, "cot": 3, "csc": 3}[n.Name])
+		e.noteIfNegligible(z, map[string]int{"cos": 2, "sec": 2, "sin": 3, "tan": 3, "cot": 3, "csc": 3}[n.Name])
 		sin, cos := b.CSinCos(z)
 		return e.ofSine(n.Name, sin, cos)
 	case "exp":
-		e.noteNearOne(z, 1)
+		e.noteIfNegligible(z, 1)
 		return b.CExp(z)
 	case "ln":
 		e.noteIfNegative(z)
@@ -349,7 +349,7 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 		num := b.CLog(z)
 		return b.CQuo(num, b.CLog(base))
 	case "sinh", "cosh", "tanh", "coth", "sech", "csch":
-		e.noteNearOne(z, 3)
+		e.noteIfNegligible(z, 3)
 		up := b.CExp(z)
 		down := b.CQuo(e.ratio(1, 1), up)
 		sinh := b.CMul(e.ratio(1, 2), e.sum(up, b.CNeg(down)))
@@ -382,7 +382,7 @@ func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
 // arc evaluates the inverse circular functions, of real arguments, by arc tangents: asin x is atan(x/sqrt(1-x^2)).
 func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	b := e.ball
-	e.noteNearOne(z, 3)
+	e.noteIfNegligible(z, 3)
 	half := ofReal(b.Mul(b.Pi(), b.Rat(big.NewRat(1, 2))))
 	switch name {
 	case "asec", "acsc":

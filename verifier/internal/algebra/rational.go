@@ -74,13 +74,13 @@ func (c *Checker) rational(n *latex.Node, at *point) (r *big.Rat, err error) {
 // exact is the value of n at a point. It panics, for ball.Try, with the errors of rational.
 func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 	ball.FailIf(n == nil, errIrrational)
-	c.budget-- // charged and spend notice when it is used up
+	c.budget-- // charged, which also refuses numbers that are too large, and spend notice when it is used up
 	switch n.Op {
 	case latex.Num:
 		return n.Rat
 	case latex.Sym:
 		p := at.lookup(n.Name)
-		ball.FailIf(p == nil || p.logFactor != nil, errIrrational)
+		ball.FailIf(p == nil || p.logFactor != nil, errIrrational) // a logFactor makes the value transcendental
 		return p.value
 	case latex.Add, latex.Mul, latex.Div, latex.Neg, latex.Percent, latex.Abs, latex.Floor, latex.Ceil, latex.Fact, latex.Fact2:
 	case latex.Pow:
@@ -235,7 +235,7 @@ func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 		ball.FailIf(new(big.Int).Mul(r, r).Cmp(x) != 0, errIrrational)
 		return r
 	}
-	ball.FailIf(int64(x.BitLen()) <= k || x.BitLen() > 4000, errIrrational) // the former is between 1 and 2
+	ball.FailIf(int64(x.BitLen()) <= k || x.BitLen() > 4000, errIrrational) // with so few bits the root is between 1 and 2
 	// Newton's iteration from above.
 	r := new(big.Int).Lsh(big.NewInt(1), uint((int64(x.BitLen())+k-1)/k))
 	bigK, bigK1 := big.NewInt(k), big.NewInt(k-1)

@@ -45,7 +45,7 @@ func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool
 	for i := range x {
 		f := formula{c: c, field: in, seed: uint64(i + 21), conclusive: true, factors: factors}
 		x[i], y[i] = f.value(a), f.value(b)
-		if f.bad {
+		if f.spoiled {
 			return false, false
 		}
 		conclusive = conclusive && f.conclusive
@@ -54,11 +54,11 @@ func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool
 	return proportional, x[0] != 0 && y[0] != 0 && (proportional || !conclusive)
 }
 
-// commonFactor is a/b at the first point where both are defined. Unless known says that the factor is constant,
+// commonFactor is a/b at the first point where both are defined. Unless proved says that the factor is constant,
 // it must be equal at two or more other points, on both sides of corners, and a must vary between the points.
-func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (factor ball.Complex, ok bool) {
+func (c *Checker) commonFactor(a, b *latex.Node, s variables, proved bool) (factor ball.Complex, ok bool) {
 	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}
-	if !known {
+	if !proved {
 		if a, b, ok = c.withoutSteps(a, b); !ok {
 			return factor, false
 		}
@@ -68,13 +68,13 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 	if s.hasSteps || s.hasBars {
 		enough = len(points) // only some of them lie beyond a corner
 	}
-	found, aVaries, agreed := false, known, 0
+	found, aVaries, agreed := false, proved, 0
 	var first ball.Complex // a where the factor was found
 	for _, at := range points {
 		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.hasI}
 		u, errU := e.try(a)
 		v, errV := e.try(b)
-		if !known && (e.lostSummand || errU == ball.ErrUndecided || errV == ball.ErrUndecided) {
+		if !proved && (e.lostSummand || errU == ball.ErrUndecided || errV == ball.ErrUndecided) {
 			return factor, false
 		}
 		if undefined := errU != nil || errV != nil || e.leftReals && !s.hasI; undefined {
@@ -85,7 +85,7 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 			if err == nil && !q.Re.ContainsZero() {
 				factor, first, found = q, u, true
 			}
-			if found && known {
+			if found && proved {
 				break
 			}
 			continue
@@ -99,7 +99,7 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 			break
 		}
 	}
-	return factor, found && aVaries && (known || agreed >= 2)
+	return factor, found && aVaries && (proved || agreed >= 2)
 }
 
 // nearlyEqual reports whether u is w, a product with a factor that is not exact: ten bits
@@ -119,7 +119,7 @@ func nearlyEqual(ctx *ball.Context, u, w ball.Complex, scale ball.Real) bool {
 func (c *Checker) Compare(a, b *latex.Node) (order int, ok bool) {
 	infA, infB := Infinite(a), Infinite(b)
 	if infA != 0 || infB != 0 {
-		return infA - infB, infA != infB || infA != 0
+		return infA - infB, true
 	}
 	x, errX := c.rational(a, nil)
 	y, errY := c.rational(b, nil)
@@ -133,7 +133,7 @@ func (c *Checker) Compare(a, b *latex.Node) (order int, ok bool) {
 	if same, _ := c.formulas(a, b); same {
 		return 0, true
 	}
-	for _, prec := range precisions[:2] {
+	for _, prec := range precisions[:2] { // numbers, below, also tries the last one
 		e := numeric{c: c, ball: &ball.Context{Prec: prec, Budget: &c.budget}, complex: s.hasI} // constants need no point
 		z, err := e.try(Difference(a, b))
 		if err == ball.ErrUndecided {

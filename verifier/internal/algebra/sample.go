@@ -53,7 +53,7 @@ type trial struct {
 // budget ends.
 func (t *trial) differ(points func() []*point) bool {
 	if t.c.budget < 0 {
-		return false
+		return false // verdict sees that it is used up
 	}
 	for _, at := range points() {
 		outcome := t.c.samePoint(t.a, t.b, t.s, at)
@@ -77,7 +77,7 @@ func (t *trial) verdict() (outcome, string) {
 		if t.differ(t.s.fractions) {
 			return unequal, different
 		}
-		if t.counts[pointUndecided] > 0 || t.counts[pointLone] > 0 && t.counts[pointEqual] == 0 && !t.natural() {
+		if t.counts[pointUndecided] > 0 || t.counts[pointOneSided] > 0 && t.counts[pointEqual] == 0 && !t.hasIntegerNames() { // never both defined
 			return undecided, unclear
 		}
 		if t.counts[pointEqual] < 3 && t.counts[pointLimit] > 0 {
@@ -98,14 +98,14 @@ func (t *trial) verdict() (outcome, string) {
 	return undecided, "expressions that could not be evaluated"
 }
 
-// natural reports whether all variables are letters that usually stand for integers.
-func (t *trial) natural() bool {
+// hasIntegerNames reports whether all variables are letters that usually stand for integers.
+func (t *trial) hasIntegerNames() bool {
 	return !slices.ContainsFunc(t.s.names, func(name string) bool { return !integerName(name) })
 }
 
-// confirmed compares numerically what is equal as a formula: an expression that is nowhere defined equals
+// confirmByNumbers compares numerically what is equal as a formula: an expression that is nowhere defined equals
 // nothing, and large integers may be equal only in a field. Without numeric values the formulas decide.
-func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
+func (c *Checker) confirmByNumbers(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
 	if s.hasInfinity {
 		return Equal, "the same formula"
@@ -222,9 +222,9 @@ func survey(nodes ...*latex.Node) variables {
 // ordinary is the size up to which points lie densely.
 const ordinary = 24
 
-// isCrooked reports whether n has letters, and a step or a corner, or is defined for natural
+// isStepOrCorner reports whether n has letters, and a step or a corner, or is defined for natural
 // numbers only: a term of it may vanish at all points that are tried.
-func isCrooked(n *latex.Node) bool {
+func isStepOrCorner(n *latex.Node) bool {
 	switch n.Op {
 	case latex.Floor, latex.Ceil, latex.Abs, latex.Fact, latex.Fact2, latex.Binom, latex.Sum, latex.Prod:
 		return hasSymbol(n)
@@ -248,10 +248,10 @@ func (c *Checker) isTame(n *latex.Node, belowCorner, belowStep bool) bool {
 	case !hasSymbol(n) && n.Op != latex.Sum && n.Op != latex.Prod:
 		r, err := c.rational(n, nil)
 		return err == nil && r.Num().CmpAbs(big.NewInt(ordinary)) <= 0 && r.Denom().Cmp(big.NewInt(ordinary)) <= 0
-	case isCrooked(n) && belowCorner:
+	case isStepOrCorner(n) && belowCorner:
 		return false
 	}
-	belowCorner = belowCorner || isCrooked(n)
+	belowCorner = belowCorner || isStepOrCorner(n)
 	switch n.Op {
 	case latex.Sym, latex.Add, latex.Mul, latex.Neg, latex.Abs, latex.Root:
 	case latex.Sum, latex.Prod: // the term, and the bounds, which step
@@ -267,7 +267,7 @@ func (c *Checker) isTame(n *latex.Node, belowCorner, belowStep bool) bool {
 		if belowStep {
 			return false
 		}
-		belowStep = isCrooked(n)
+		belowStep = isStepOrCorner(n)
 	default:
 		return false
 	}
@@ -285,7 +285,7 @@ func (c *Checker) withoutSteps(a, b *latex.Node) (x, y *latex.Node, ok bool) {
 		switch {
 		case n == nil:
 			return nil
-		case !isCrooked(n):
+		case !isStepOrCorner(n):
 			return n.Mapped(func(arg *latex.Node) *latex.Node { return replaced(arg, seen) })
 		case c.isTame(n, false, false): // as the whole of a term it stands below no other step or corner
 			return n
@@ -340,7 +340,7 @@ func fraction(seed uint64, low, span int) *big.Rat {
 // fractions returns points with non-integer coordinates of several sizes, every variable positive at some and
 // negative at others. Three have all coordinates below one, where arc functions are defined.
 func (s *variables) fractions() []*point {
-	seed := pairSeed(s.nodes...)
+	seed := pairSeed(s.nodes...) // made of the expressions, so that nobody can choose the points
 	var out []*point
 	for round, size := range [...]struct{ low, span int }{{1, 2}, {0, 3}, {0, 1}, {0, 3}, {0, 1}, {2, 6}, {5, 20}, {0, 1}} {
 		out = append(out, madeTranscendental(s.at(func(i int) *big.Rat {
@@ -379,7 +379,7 @@ func (s *variables) naturals() []*point {
 			if len(s.integer) > 0 && !s.integer[s.names[i]] && round%2 == 0 {
 				return fraction(seed^uint64(round*77+i), 0, 3)
 			}
-			if i == 0 && round < 24 { // for a while every number is used
+			if i == 0 && round < 24 { // the first variable takes every number from 1 on
 				return big.NewRat(int64(round+1), 1)
 			}
 			return big.NewRat(1+int64(mix(seed^uint64(round*131+i))%uint64(8+round/2)), 1)
@@ -388,7 +388,7 @@ func (s *variables) naturals() []*point {
 	if s.hasSteps {
 		out = append(out, s.at(func(int) *big.Rat { return new(big.Rat) }))
 	}
-	return append(out, s.at(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) }))
+	return append(out, s.at(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) })) // all large
 }
 
 type pointOutcome uint8
@@ -398,7 +398,7 @@ const (
 	pointEqual
 	pointDifferent
 	pointUndefined
-	pointLone     // one side is a number there, the other is not
+	pointOneSided // one side is a number there, the other is not
 	pointNoNumber // an unknown function, a matrix: something without a value
 	pointLimit
 )
@@ -434,7 +434,7 @@ func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutco
 }
 
 // evaluate compares a and b at one point and precision. Where only one side is defined over the reals, the outcome is
-// pointLone, or pointDifferent if negative values matter.
+// pointOneSided, or pointDifferent if negative values matter.
 func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) pointOutcome {
 	ctx := &ball.Context{Prec: prec, Budget: &c.budget}
 	e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.hasI}
@@ -450,7 +450,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 		if s.hasBars {
 			return pointDifferent
 		}
-		return pointLone
+		return pointOneSided
 	}
 	for _, err := range [...]error{errX, errY} {
 		switch err {
@@ -465,7 +465,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 			return pointUndecided
 		}
 	}
-	if at != nil && !s.hasI && (leftX || e.leftReals) {
+	if at != nil && !s.hasI && (leftX || e.leftReals) { // a complex constant has a value, an expression in reals has none
 		return pointUndefined
 	}
 	for _, pair := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {
