@@ -93,8 +93,8 @@ func DrawSum(r *rand.Rand, digits int, heldOut bool) sum {
 	}
 }
 
-// Worked is the response that shows its steps. Each step is off by one with probability
-// slip, and later steps use the wrong digit.
+// Worked is the response that shows its steps, such as 7+5+0=12;2+1+1=4;\boxed{42} for 27+15: digit+digit+carry. In
+// a difference c marks a digit that borrows. Each step is off by one with probability slip, and later steps use it.
 func (p sum) Worked(r *rand.Rand, slip float64) string {
 	var text strings.Builder
 	a, b := p.A, p.B

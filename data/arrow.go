@@ -43,7 +43,7 @@ type arrowMessages struct {
 // openArrow opens a file or a stream of Arrow: a file has a footer with the places of its messages.
 func openArrow(in Input) (rows *Rows, err error) {
 	c := &columnRows{format: "Arrow", unfolding: in.unfolding}
-	defer c.caught(&err)
+	defer c.recoverInto(&err)
 	m := &arrowMessages{columnRows: c}
 	if m.f, err = in.uncompressed(); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func openArrow(in Input) (rows *Rows, err error) {
 		c.names = append(c.names, field.Name)
 	}
 	var cells []func(int) any
-	c.cell = func(i, row int) any { return cells[i](row) }
-	c.group = func() (int64, error) {
+	c.cellAt = func(i, row int) any { return cells[i](row) }
+	c.nextGroup = func() (int64, error) {
 		if !reader.Next() {
 			m.failIf(reader.Err())
 			return 0, io.EOF
@@ -88,8 +88,8 @@ func openArrow(in Input) (rows *Rows, err error) {
 	return &Rows{Next: c.next, Columns: c.names, Unit: "row"}, distinct(c.names)
 }
 
-// footer reads where the messages of a file are. Polars writes the schema into the footer alone, so
-// this makes the first message, the schema's, of the footer and a head.
+// footer reads from the footer b where the messages of a file are. The library wants the schema as the first message, but
+// Polars writes it into the footer alone. So m.schema becomes that message: a head of 32 bytes that points into b behind it.
 func (m *arrowMessages) footer(b []byte) {
 	t := flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}
 	for _, field := range []int{2, 3} { // the dictionaries and the record batches
@@ -152,7 +152,7 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	}
 	damagedIf(length > maxMetadata, "metadata of %d bytes", length)
 	metadata := m.read(int64(length))
-	size := m.check(metadata)
+	size := m.check(metadata) // of the body; it also sets m.batch
 	unreadableIf(size > maxHeld, "a record batch of %d MiB, at most %d are read: write the file with smaller ones", size>>20, maxHeld>>20)
 	body := m.read(size)
 	if m.batch != nil {
@@ -192,7 +192,7 @@ func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
 		total += max(0, size)
 		unreadableIf(size < 0 || total > maxHeld,
 			"a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch", length, size, maxHeld>>20)
-		m.unfold(size)
+		m.countUnpacked(size)
 		var frame zstd.Header // of LZ4, which needs no such check, it is not decoded
 		damagedIf(frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)),
 			"a compressed buffer: %v", zstd.ErrWindowSizeExceeded)
@@ -238,7 +238,8 @@ func (m *arrowMessages) subtable(t *flatbuffers.Table, field int, kind string, d
 	m.table(&sub, kind, depth+1)
 }
 
-// table checks a table of a kind in arrowTables, and those inside it. depth is how many are around it.
+// table checks a table of a kind in arrowTables, and those inside it, and takes their lists' bytes off m.budget. It sets
+// m.batch if the table is a batch. depth is how many tables are around it.
 func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
 	damagedIf(depth > 60, "metadata is nested too deep")
 	for _, part := range arrowTables[kind] {

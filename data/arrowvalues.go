@@ -80,7 +80,7 @@ func (c *columnRows) listCells(a array.ListLike, element func(int) any) func(int
 		if start < 0 || end < start || end > n { // the if spares sound lists the memory of the arguments
 			damagedIf(true, "a list of the values %d to %d of %d", start, end, n)
 		}
-		c.spend(end - start)
+		c.countValues(end - start)
 		list := make([]any, 0, end-start)
 		for j := start; j < end; j++ {
 			list = append(list, element(int(j)))
@@ -113,8 +113,8 @@ func (c *columnRows) plainCells(a arrow.Array) []func(int) any {
 		scale = int(t.GetScale())
 	}
 	return []func(int) any{
-		reads(a, func(x string) any { c.spend(int64(len(x) / textShare)); return strings.Clone(x) }),
-		reads(a, func(x []byte) any { c.spend(int64(len(x) / textShare)); return bytes.Clone(x) }),
+		reads(a, func(x string) any { c.countValues(int64(len(x) / textShare)); return strings.Clone(x) }),
+		reads(a, func(x []byte) any { c.countValues(int64(len(x) / textShare)); return bytes.Clone(x) }),
 		reads(a, func(x bool) any { return x }),
 		reads(a, integral[int8]), reads(a, integral[int16]), reads(a, integral[int32]), reads(a, integral[int64]),
 		reads(a, integral[uint8]), reads(a, integral[uint16]), reads(a, integral[uint32]), reads(a, unsigned),

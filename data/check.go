@@ -105,7 +105,7 @@ func Check(path string, o CheckOptions) (checkReport, error) {
 	}
 	given := o.Options.OnBad
 	o.Options.OnBad = func(err error) {
-		c.find(&c.report.Bad, err.Error())
+		c.addFinding(&c.report.Bad, err.Error())
 		if given != nil {
 			given(err)
 		}
@@ -150,7 +150,7 @@ type place struct {
 	answers uint64
 }
 
-func (c *checker) find(f *finding, example string) {
+func (c *checker) addFinding(f *finding, example string) {
 	f.Rows++
 	if len(f.Examples) < c.examples {
 		f.Examples = append(f.Examples, example)
@@ -172,7 +172,7 @@ func (c *checker) check(p Problem) {
 	here := place{p.File, p.Line, maphash.String(c.seed, strings.Join(p.Answers, "\x00"))}
 
 	if first, again := seen(c.ids, maphash.String(c.seed, p.ID), here); again {
-		c.find(&c.report.DuplicateIDs, fmt.Sprintf("%s has the id %q of %s:%d", at, p.ID, first.file, first.line))
+		c.addFinding(&c.report.DuplicateIDs, fmt.Sprintf("%s has the id %q of %s:%d", at, p.ID, first.file, first.line))
 	}
 	var words maphash.Hash // of the prompt, in which blanks do not count
 	words.SetSeed(c.seed)
@@ -181,9 +181,9 @@ func (c *checker) check(p Problem) {
 		words.WriteByte(' ')
 	}
 	if first, again := seen(c.prompts, words.Sum64(), here); again {
-		c.find(&c.report.DuplicatePrompts, fmt.Sprintf("%s has the prompt of %s:%d", at, first.file, first.line))
+		c.addFinding(&c.report.DuplicatePrompts, fmt.Sprintf("%s has the prompt of %s:%d", at, first.file, first.line))
 		if first.answers != here.answers {
-			c.find(&c.report.Conflicts, fmt.Sprintf("%s has the prompt of %s:%d, and the answer %q", at, first.file, first.line, p.Answers))
+			c.addFinding(&c.report.Conflicts, fmt.Sprintf("%s has the prompt of %s:%d, and the answer %q", at, first.file, first.line, p.Answers))
 		}
 	}
 	if p.Chat != nil {
@@ -195,36 +195,36 @@ func (c *checker) check(p Problem) {
 		}
 	}
 	if slices.ContainsFunc(p.Answers, lostBackslash.MatchString) {
-		c.find(&c.report.Lost, fmt.Sprintf("%s: %q", at, p.Answers))
+		c.addFinding(&c.report.Lost, fmt.Sprintf("%s: %q", at, p.Answers))
 	}
 	if slices.ContainsFunc(p.Answers, noneSaid.MatchString) {
-		c.find(&c.report.NoAnswer, fmt.Sprintf("%s: %q", at, p.Answers))
+		c.addFinding(&c.report.NoAnswer, fmt.Sprintf("%s: %q", at, p.Answers))
 	}
 	if c.opts.Parse != nil && len(p.Answers) > 0 {
 		var err error
 		if !slices.ContainsFunc(p.Answers, func(answer string) bool { err = c.opts.Parse(answer); return err == nil }) {
-			c.find(&c.report.Unparsed, fmt.Sprintf("%s: %q: %v", at, p.Answers, err))
+			c.addFinding(&c.report.Unparsed, fmt.Sprintf("%s: %q: %v", at, p.Answers, err))
 		}
 	}
 	if len(p.Answers) > 1 {
 		c.report.Several++
 	}
 	if !c.opts.AsWritten && slices.ContainsFunc(p.Answers, isProse) {
-		c.find(&c.report.Prose, fmt.Sprintf("%s: %.80q", at, p.Answers))
+		c.addFinding(&c.report.Prose, fmt.Sprintf("%s: %.80q", at, p.Answers))
 	}
 	if _, err := c.opts.Template.Fill(p.Fields.Shown); err != nil {
-		c.find(&c.report.Unfilled, fmt.Sprintf("%s: %v", at, err))
+		c.addFinding(&c.report.Unfilled, fmt.Sprintf("%s: %v", at, err))
 		return // there is no prompt to measure
 	}
 	if c.opts.Tokens != nil {
 		n, err := c.opts.Tokens(p)
 		if err != nil {
-			c.find(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
+			c.addFinding(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
 			return
 		}
 		c.lengths[n]++
-	} else if err := p.asText(c.opts.Template); err != nil && c.opts.Template.Name != "" { // a template is given
-		c.find(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
+	} else if err := p.asText(c.opts.Template); err != nil && c.opts.Template.Name != "" { // without a tokenizer it only checks a given template
+		c.addFinding(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
 	}
 }
 
@@ -320,7 +320,7 @@ func (r checkReport) formsAsked() string {
 		strings.Join(list, ", "), readFrom(r.extract))
 }
 
-// readFrom describes where a rule of extraction finds the answer.
+// readFrom decodeIfThere where a rule of extraction finds the answer.
 func readFrom(rule string) string {
 	return cmp.Or(map[string]string{
 		"boxed": `the last \boxed{} alone (extract = "boxed")`, "tag": `<answer> tags alone (extract = "tag")`,

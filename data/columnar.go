@@ -9,7 +9,7 @@ import (
 
 // Parquet and Arrow files are read by libraries, which take the memory that a file states for its
 // lists, pages and runs. So what a file states is first compared with what it holds. Both these
-// checks and the libraries panic where a file is damaged; caught makes an error of it.
+// checks and the libraries panic where a file is damaged; recoverInto makes an error of it.
 
 const (
 	maxMetadata = 64 << 20  // bytes of a footer, of a page's header and of the metadata of a message
@@ -21,11 +21,11 @@ const (
 // A columnRows reads the rows of a columnar file, which come in groups.
 type columnRows struct {
 	*unfolding
-	format string // Parquet or Arrow
-	names  []string
-	column string                // the column that is being read, for messages
-	group  func() (int64, error) // goes to the next group and returns the number of its rows, or io.EOF
-	cell   func(i, row int) any  // the value of column i in a row of the group
+	format    string // Parquet or Arrow
+	names     []string
+	column    string                // the column that is being read, for messages
+	nextGroup func() (int64, error) // goes to the next group and returns the number of its rows, or io.EOF
+	cellAt    func(i, row int) any  // the value of column i in a row of the group
 	// How many rows of the group were returned, and how many it has.
 	returned, inGroup int64
 	row               int // number of the row in the file, from 1
@@ -37,9 +37,9 @@ type columnRows struct {
 func (c *columnRows) next() (o Object, row int, err error) {
 	c.row++
 	row = c.row
-	defer c.caught(&err)
+	defer c.recoverInto(&err)
 	for c.returned == c.inGroup {
-		if c.inGroup, err = c.group(); err != nil {
+		if c.inGroup, err = c.nextGroup(); err != nil {
 			return nil, row, err
 		}
 		c.returned, c.column = 0, "" // an error is about no column now
@@ -49,22 +49,22 @@ func (c *columnRows) next() (o Object, row int, err error) {
 	o = make(Object, len(c.names))
 	for i, name := range c.names {
 		c.column = name
-		o[i] = Member{name, c.cell(i, int(c.returned))}
+		o[i] = Member{name, c.cellAt(i, int(c.returned))}
 	}
 	c.returned++
 	return o, row, nil
 }
 
-// spend counts n values of the current row, and refuses the file if they are too many.
-func (c *columnRows) spend(n int64) {
+// countValues counts n values of the current row, and refuses the file if they are too many.
+func (c *columnRows) countValues(n int64) {
 	if n > rowBudget || c.spent+int(n) > rowBudget {
 		panic(unreadable(errValues.Error()))
 	}
 	c.spent += int(n)
 }
 
-// unfold counts n bytes that the file unpacks to, or refuses the file.
-func (c *columnRows) unfold(n int64) {
+// countUnpacked counts n bytes that the file unpacks to, or refuses the file.
+func (c *columnRows) countUnpacked(n int64) {
 	err := c.add(n)
 	unreadableIf(err != nil, "%v", err)
 }
@@ -90,8 +90,8 @@ func unreadableIf(unsupported bool, format string, args ...any) {
 	}
 }
 
-// caught is deferred. It turns a panic into an error, and says in an error where it is.
-func (c *columnRows) caught(err *error) {
+// recoverInto is deferred. It turns a panic into an error, and says in an error where it is.
+func (c *columnRows) recoverInto(err *error) {
 	switch p := recover().(type) {
 	case nil:
 	case unreadable:

@@ -19,14 +19,14 @@ import (
 // columns find the parts of problems in the rows of a file. Rows of JSON are looked at one by
 // one: each has its own columns.
 type columns struct {
-	opts   Options
-	shape  []string    // names of the columns of the row read last
-	found  [3][]string // columns of that row that may be the prompt, the answer and the id
-	wrong  [3]error    // why the row lacks such columns
-	used   [3][]string // columns that rows of the file had, in order
-	line   int         // the line of the row read last
-	inLine int         // how many rows of this line precede the row
-	strict bool        // some row had an answer that is not a solution
+	opts            Options
+	shape           []string    // names of the columns of the row read last
+	found           [3][]string // columns of that row that may be the prompt, the answer and the id
+	wrong           [3]error    // why the row lacks such columns
+	used            [3][]string // columns that rows of the file had, in order
+	line            int         // the line of the row read last
+	inLine          int         // how many rows of this line precede the row
+	hasAnswerColumn bool        // some row had an answer in a column that is not of solutions
 }
 
 // The parts of a problem, in the order of columns.found.
@@ -36,8 +36,8 @@ const (
 	idPart
 )
 
-// locate sets which columns of a row may be its parts (found), or why none may (wrong). It adds the
-// first of each to those in use.
+// locate sets which columns of a row may be its parts (found), or why none may (wrong), and notes if one has answers
+// that are not solutions. It adds the first of each to those in use. The prompt's column is not an answer's unless the user says so.
 func (c *columns) locate(row Object) {
 	if c.shape != nil && slices.EqualFunc(c.shape, row, func(name string, m Member) bool { return name == m.Name }) {
 		return // the row before had the same columns
@@ -55,9 +55,9 @@ func (c *columns) locate(row Object) {
 	if prompt := c.found[promptPart]; len(prompt) > 0 && c.opts.Answer == "" {
 		c.found[answerPart] = slices.DeleteFunc(c.found[answerPart], func(name string) bool { return name == prompt[0] })
 	}
-	c.strict = c.strict || slices.ContainsFunc(c.found[answerPart], func(name string) bool { return !isSolution(name) })
+	c.hasAnswerColumn = c.hasAnswerColumn || slices.ContainsFunc(c.found[answerPart], func(name string) bool { return !isSolution(name) })
 	if c.opts.ID == "" {
-		c.wrong[idPart] = nil
+		c.wrong[idPart] = nil // an ID need not exist
 	}
 	if c.opts.NoAnswers && c.opts.Answer == "" {
 		c.wrong[answerPart] = nil
@@ -341,7 +341,7 @@ func (c *columns) final(text, column string) (answer, reason string) {
 	}
 	answer, marked := verifier.Verifier{}.Solution(text)
 	switch {
-	case answer != "" && (marked || !c.strict): // strict: some row has a column of answers, and then no guess counts
+	case answer != "" && (marked || !c.hasAnswerColumn): // beside a column of answers, no guess from a solution counts
 		return answer, ""
 	case !isSolution(column):
 		return text, ""

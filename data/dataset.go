@@ -170,7 +170,7 @@ func Open(path string, o Options) (*reader, error) {
 		if r.filter, err = ParseFilter(o.Filter); err != nil {
 			return nil, err
 		}
-		r.unseen = r.filter.Columns()
+		r.unseen = r.filter.Columns() // method row removes those that a row has
 		for _, name := range r.unseen {
 			head, _, _ := strings.Cut(name, ".") // the filter reads it, so it is not unread
 			r.unread.known[name], r.unread.known[head] = true, true
@@ -310,7 +310,7 @@ func (r *reader) beginFile(first record) error {
 		return nil
 	}
 	if err := r.columns.missing(); err != nil {
-		return fail(r.headed(err))
+		return fail(r.withHeaderHint(err))
 	}
 	if r.filter == nil {
 		return nil
@@ -323,8 +323,8 @@ func (r *reader) beginFile(first record) error {
 	return nil
 }
 
-// headed adds to an error about the columns of a CSV file where their names come from.
-func (r *reader) headed(err error) error {
+// withHeaderHint adds to an error about the columns of a CSV file where their names come from.
+func (r *reader) withHeaderHint(err error) error {
 	if src := r.records.src; src.Columns == nil || src.Unit != "line" {
 		return err
 	}

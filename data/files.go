@@ -28,9 +28,9 @@ type file struct {
 // metadata are the JSON files beside the data of a Hugging Face folder.
 var metadata = []string{"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
 
-// split matches the split in a file's name, as the Hugging Face hub
+// splitWord matches the split in a file's name, as the Hugging Face hub
 // (train-00000-of-00002.parquet) and its cache (gsm8k-test.arrow) write them.
-var split = regexp.MustCompile(`(?i)(?:^|[-_.])(train|test|validation|valid|val|dev|eval)(?:[-_.]|$)`)
+var splitWord = regexp.MustCompile(`(?i)(?:^|[-_.])(train|test|validation|valid|val|dev|eval)(?:[-_.]|$)`)
 
 // findFiles lists the data files of a path: a file, a glob, or a folder.
 func findFiles(path, splitName string) ([]file, error) {
@@ -39,7 +39,7 @@ func findFiles(path, splitName string) ([]file, error) {
 	case err == nil && info.IsDir():
 		return listFolder(path, splitName)
 	case err == nil:
-		paths, err := amongSplits(filepath.Dir(path), splitName, []string{path})
+		paths, err := keepAskedSplit(filepath.Dir(path), splitName, []string{path})
 		return nameFiles(paths, filepath.Dir(path), ""), err // the user named the file, so it may be a link to anywhere
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("data: %w", err)
@@ -68,7 +68,7 @@ func findFiles(path, splitName string) ([]file, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("data: %q: no file matches", path)
 	}
-	if paths, err = amongSplits(commonFolder(paths), splitName, paths); err != nil {
+	if paths, err = keepAskedSplit(commonFolder(paths), splitName, paths); err != nil {
 		return nil, err
 	}
 	return nameFiles(paths, commonFolder(paths), within), nil
@@ -92,12 +92,12 @@ func patternFolder(glob string) string {
 // data file in the folder or in its subfolder "data".
 func listFolder(dir, splitName string) ([]file, error) {
 	var dict struct{ Splits []string }
-	found, err := describes(dir, "dataset_dict.json", &dict)
+	found, err := decodeIfThere(dir, "dataset_dict.json", &dict)
 	if err != nil {
 		return nil, err
 	}
 	if found {
-		name, err := oneSplit(dir, splitName, dict.Splits)
+		name, err := chooseSplit(dir, splitName, dict.Splits)
 		if err != nil {
 			return nil, err
 		}
@@ -113,9 +113,9 @@ func listFolder(dir, splitName string) ([]file, error) {
 	return dataFolder(dir, splitName, dir)
 }
 
-// describes decodes a JSON file of a folder into v, and reports whether there is
+// decodeIfThere decodes a JSON file of a folder into v, and reports whether there is
 // one.
-func describes(dir, name string, v any) (bool, error) {
+func decodeIfThere(dir, name string, v any) (bool, error) {
 	path := filepath.Join(dir, name)
 	text, err := files.ReadIn(path, maxMetadata)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +136,7 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 	var state struct {
 		Files []struct{ Filename string } `json:"_data_files"`
 	}
-	if _, err := describes(dir, "state.json", &state); err != nil {
+	if _, err := decodeIfThere(dir, "state.json", &state); err != nil {
 		return nil, err
 	}
 	if len(state.Files) > 0 {
@@ -211,7 +211,7 @@ func filesOfCard(dir, splitName string) ([]string, error) {
 		return nil, nil
 	}
 	bySplit := configs[names[0]]
-	name, err := oneSplit(dir, splitName, slices.Sorted(maps.Keys(bySplit)))
+	name, err := chooseSplit(dir, splitName, slices.Sorted(maps.Keys(bySplit)))
 	return bySplit[name], err
 }
 
@@ -252,7 +252,7 @@ func dataFiles(dir string) (paths, others []string, err error) {
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case split.MatchString(name):
+		case splitWord.MatchString(name):
 			paths = append(paths, inner...)
 		case len(inner) > 0:
 			others = append(others, name)
@@ -278,10 +278,10 @@ func entries(dir string) (paths, folders []string, err error) {
 	return paths, folders, err
 }
 
-// amongSplits keeps the files of a split that was asked for, of files that a path or a glob
+// keepAskedSplit keeps the files of a split that was asked for, of files that a path or a glob
 // names. It keeps all if none is named as a split.
-func amongSplits(dir, splitName string, paths []string) ([]string, error) {
-	named := func(path string) bool { stem, _ := Split(filepath.Base(path)); return split.MatchString(stem) }
+func keepAskedSplit(dir, splitName string, paths []string) ([]string, error) {
+	named := func(path string) bool { stem, _ := Split(filepath.Base(path)); return splitWord.MatchString(stem) }
 	if splitName == "" || !slices.ContainsFunc(paths, named) {
 		return paths, nil
 	}
@@ -300,7 +300,7 @@ func filesOfSplit(dir, splitName string, paths []string) ([]string, error) {
 			stem = folder // a file in a folder belongs to the split that the folder names
 		}
 		name := ""
-		if m := split.FindStringSubmatch(stem); m != nil {
+		if m := splitWord.FindStringSubmatch(stem); m != nil {
 			name = m[1]
 		}
 		bySplit[name] = append(bySplit[name], p)
@@ -312,11 +312,11 @@ func filesOfSplit(dir, splitName string, paths []string) ([]string, error) {
 	if len(bySplit) <= 1 && splitName == "" {
 		return paths, nil
 	}
-	name, err := oneSplit(dir, splitName, slices.Sorted(maps.Keys(bySplit)))
+	name, err := chooseSplit(dir, splitName, slices.Sorted(maps.Keys(bySplit)))
 	return bySplit[name], err
 }
 
-func oneSplit(dir, wanted string, have []string) (string, error) {
+func chooseSplit(dir, wanted string, have []string) (string, error) {
 	switch {
 	case slices.Contains(have, wanted):
 		return wanted, nil

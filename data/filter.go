@@ -56,12 +56,12 @@ func (f *Filter) Columns() []string { return slices.Clone(f.columns) }
 type tokenKind byte
 
 const (
-	endToken   tokenKind = iota
-	wordToken            // a column, or a keyword of the language
-	quoted               // a column in backquotes
-	textToken            // a text in quotes
-	numToken             // a number
-	punctToken           // an operator or a bracket
+	endToken    tokenKind = iota
+	wordToken             // a column, or a keyword of the language
+	columnToken           // a column in backquotes
+	textToken             // a text in quotes
+	numToken              // a number
+	punctToken            // an operator or a bracket
 )
 
 type token struct {
@@ -198,7 +198,7 @@ func (p *filterParser) scanQuoted(quote byte) {
 		}
 		p.tok.text, p.tok.kind = b.String(), textToken
 		if quote == '`' {
-			p.tok.kind = quoted
+			p.tok.kind = columnToken
 		}
 		p.at = i + 1
 		return
@@ -264,7 +264,7 @@ func (p *filterParser) expect(punct string) {
 
 // compare parses COLUMN OPERATOR VALUE, the operator perhaps with not before it.
 func (p *filterParser) compare() condition {
-	isName := p.tok.kind == wordToken || p.tok.kind == quoted
+	isName := p.tok.kind == wordToken || p.tok.kind == columnToken
 	if !isName || p.word("and") || p.word("or") || p.word("in") {
 		p.fail("a column is wanted, not %s", p.tok)
 		return nil
@@ -410,7 +410,7 @@ func order(v, right any) (result int, ok bool) {
 	return 0, false
 }
 
-// Number returns a row's value as a number. For a text of two words, the last word is the number.
+// Number returns a row's value as a number. For a text of two words, such as "Level 5", the last one is the number.
 func Number(v any) (float64, bool) {
 	switch x := v.(type) {
 	case float64:

@@ -133,7 +133,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 			err = badLine{err}
 		}
 	}
-	s.onePerLine = s.onePerLine || s.line == line
+	s.onePerLine = s.onePerLine || s.line == line                         // this object ended in the line in which it began
 	if bad := (badLine{}); errors.As(err, &bad) && err != errUnfinished { // after that one, the next object begins here
 		if err := s.skipLine(); err != nil {
 			return nil, line, err
@@ -281,11 +281,11 @@ func (s *jsonValues) readValue() error {
 
 // A valueEnd finds the end of a value in text that arrives in pieces.
 type valueEnd struct {
-	open                   []byte // the open brackets
-	onePerLine             bool   // each object stands on one line, as far as is known
-	quoted, escaped, fresh bool   // inside a text; behind a backslash; at the beginning of a line
-	last                   byte   // the last byte that is not blank
-	values                 int    // about how many values there are
+	open                       []byte // the open brackets
+	onePerLine                 bool   // each object stands on one line, as far as is known
+	quoted, escaped, lineStart bool   // inside a text; behind a backslash; at the beginning of a line
+	last                       byte   // the last byte that is not blank
+	values                     int    // about how many values there are
 }
 
 // deepest bounds the nesting of brackets, as encoding/json does.
@@ -314,8 +314,8 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 			}
 			continue
 		}
-		fresh := v.fresh
-		v.fresh = c == '\n'
+		atLineStart := v.lineStart
+		v.lineStart = c == '\n'
 		switch c {
 		case '\n', ' ', '\t', '\r':
 			if v.ended() {
@@ -326,8 +326,8 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 			v.quoted = true
 		case '{', '[':
 			inList := len(v.open) > 0 && v.open[len(v.open)-1] == '[' && (v.last == '[' || v.last == ',')
-			unexpected := v.onePerLine || v.last != ':' && !inList  // no object may begin here on a line of its own
-			if c == '{' && fresh && len(v.open) > 0 && unexpected { // so it is the next one, and this one was cut
+			unexpected := v.onePerLine || v.last != ':' && !inList        // no object may begin here on a line of its own
+			if c == '{' && atLineStart && len(v.open) > 0 && unexpected { // so it is the next one, and this one was cut
 				return i, false, errUnfinished
 			}
 			if len(v.open) == deepest {

@@ -16,20 +16,20 @@ const fieldBudget = 256 << 20
 // exceeds it, the columns that take most so far are removed from all rows, those
 // to come included.
 type fieldMemory struct {
-	budget  int
-	bytes   map[string]int // bytes in use, by column
-	total   int
-	leftOut []string
-	out     map[string]bool // columns that were left out, see Report.LeftOut
-	visits  int             // how many columns and problems were visited to make room; for tests
+	budget    int
+	bytes     map[string]int // bytes in use, by column
+	total     int
+	leftOut   []string        // see Report.LeftOut
+	isLeftOut map[string]bool // of each column in leftOut
+	visits    int             // how many columns and problems were visited to make room; for tests
 }
 
 // countNewest counts the fields of the newest problem, and makes room if they are too
 // many. prompts are the columns whose texts the problems hold in any case.
 func (m *fieldMemory) countNewest(problems []Problem, prompts []string) {
 	newest := &problems[len(problems)-1]
-	if len(m.out) > 0 {
-		newest.remove(m.out)
+	if len(m.isLeftOut) > 0 {
+		newest.remove(m.isLeftOut)
 	}
 	for _, f := range newest.Fields {
 		if !slices.Contains(prompts, f.Name) {
@@ -48,14 +48,14 @@ func (m *fieldMemory) countNewest(problems []Problem, prompts []string) {
 // grows in proportion to the file.
 const fewColumns = 16
 
-// makeRoom leaves the largest columns out of all problems until the others are within the budget, or
-// after fewColumns of them within half of it.
+// makeRoom leaves the largest columns out of all problems until the others are within the budget, or after fewColumns of
+// them within half of it: then it is called rarely, as it visits all problems.
 func (m *fieldMemory) makeRoom(problems []Problem) {
 	columns := slices.SortedFunc(maps.Keys(m.bytes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.bytes[b], m.bytes[a]), cmp.Compare(a, b))
 	})
-	if m.out == nil {
-		m.out = map[string]bool{}
+	if m.isLeftOut == nil {
+		m.isLeftOut = map[string]bool{}
 	}
 	for _, name := range columns {
 		if m.total <= m.budget && (len(m.leftOut) < fewColumns || m.total <= m.budget/2) {
@@ -64,10 +64,10 @@ func (m *fieldMemory) makeRoom(problems []Problem) {
 		m.total -= m.bytes[name]
 		delete(m.bytes, name)
 		m.leftOut = append(m.leftOut, name)
-		m.out[name] = true
+		m.isLeftOut[name] = true
 	}
 	for i := range problems {
-		problems[i].remove(m.out)
+		problems[i].remove(m.isLeftOut)
 	}
 	m.visits += len(columns) + len(problems) // a test bounds them
 }

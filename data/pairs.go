@@ -63,7 +63,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) (list []
 }
 
 // loadRows gives add the demonstrations of every row: one for each element of by, which says in which columns it is. A
-// row with an emptyPart, also as the error of add, is dropped; other errors end the reading.
+// row with the error dropsRow, also from add, is dropped; other errors end the reading.
 func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []Demonstration) error) (Report, error) {
 	o.storage = by[0].storage // all have the same
 	r, err := Open(path, o)
@@ -71,7 +71,7 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 		return Report{}, err
 	}
 	defer r.Close()
-	r.demonstrations = true
+	r.demonstrations = true                        // so that it looks for no columns of problems
 	found := make([]DemonstrationColumns, len(by)) // what find returned for the previous row
 	var shape []string                             // the columns of the previous row
 	for o.Limit == 0 || r.report.Rows < o.Limit {
@@ -89,7 +89,7 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 			if err == nil {
 				shape = columns
 			} else {
-				err = r.headed(err)
+				err = r.withHeaderHint(err)
 			}
 		}
 		row := reading{Object: rec.Object, shown: o.Keep} // it collects the columns that are read
@@ -104,7 +104,7 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 		}
 		if err != nil {
 			bad := &rowError{File: rec.File, Unit: r.records.src.Unit, Line: rec.Line, Err: err}
-			if !errors.As(err, new(emptyPart)) {
+			if !errors.As(err, new(dropsRow)) {
 				return r.Report(), bad
 			}
 			bad.Reason = err.Error()
@@ -135,13 +135,14 @@ func (o Options) kept(row Object) (fields Object) {
 	return fields
 }
 
-// An emptyPart is the error about a row in which a part of a demonstration is empty.
-type emptyPart string
+// A dropsRow is an error for which a row alone is left out, such as an empty part of its demonstration.
+type dropsRow string
 
-func (e emptyPart) Error() string { return string(e) }
+func (e dropsRow) Error() string { return string(e) }
 
 // find returns where rows like first have a demonstration: in Messages alone, in Prompt and Response, or in Text
-// alone. Columns that the user named come first, then those that are found by name, in this order.
+// alone. Columns that the user named come first, then those that are found by name, in this order. With side it is
+// findSide.
 func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, err error) {
 	var set []string // the forms of which the user named a column
 	for _, x := range []struct{ name, column string }{{"messages", c.Messages}, {"text", c.Text}, {"prompt and response", c.Prompt + c.Response}} {
@@ -171,7 +172,7 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 			return DemonstrationColumns{Text: text}, nil
 		}
 		if auto && err != nil && noMessages == nil { // there are messages, but nobody answers
-			err = emptyPart(fmt.Sprintf(`%q has no message {"role": "assistant", "content": ...}, and %v`, messages, err))
+			err = dropsRow(fmt.Sprintf(`%q has no message {"role": "assistant", "content": ...}, and %v`, messages, err))
 		}
 	}
 	return found, err
@@ -218,9 +219,9 @@ func isAssistant(message any) bool {
 	return role == "assistant"
 }
 
-// ofOthers says whether a row is from the rollouts of a run, and the policy did not write
+// hasForeignTurns says whether a row is from the rollouts of a run, and the policy did not write
 // all of its response.
-func ofOthers(row Object) bool {
+func hasForeignTurns(row Object) bool {
 	turns, _ := row.Get("turns")
 	list, _ := turns.([]any)
 	return slices.ContainsFunc(list, func(turn any) bool {
@@ -258,7 +259,7 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 		if reason != "" {
 			return d, errors.New(reason)
 		}
-		return row.conversation(messages, 0)
+		return row.conversation(messages, 0) // 0: no messages are the prompt, so all turns of the assistant may be learned
 	}
 	asked, _ := lookup(row.Object, c.Prompt)
 	answer, _ := lookup(row.Object, c.Response)
@@ -266,13 +267,13 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 	switch reason {
 	case "":
 	case noPrompt:
-		return d, emptyPart(fmt.Sprintf("%s (column %q)", reason, c.Prompt))
+		return d, dropsRow(fmt.Sprintf("%s (column %q)", reason, c.Prompt))
 	default:
 		return d, fmt.Errorf("%s (column %q)", reason, c.Prompt)
 	}
 	response, responseIsChat := messagesOf(answer)
 	if !responseIsChat {
-		if ofOthers(row.Object) {
+		if hasForeignTurns(row.Object) {
 			return d, errors.New(`column "turns": an environment has written parts of the response, which would be learned as the model's own; leave such rows out`)
 		}
 		if d.Response, err = textOf(row.Object, "response", c.Response); err != nil {
@@ -312,7 +313,7 @@ func (r *reading) conversation(messages []any, from int) (d Demonstration, err e
 		}
 	}
 	if !slices.ContainsFunc(messages[from:], isAssistant) {
-		return d, emptyPart("none of the messages that are to be learned from is the assistant's")
+		return d, dropsRow("none of the messages that are to be learned from is the assistant's")
 	}
 	if d.Chat, err = r.chat(messages); err != nil {
 		return d, err
@@ -327,7 +328,7 @@ func (r *reading) conversation(messages []any, from int) (d Demonstration, err e
 	}
 	d.From = from
 	if !learns {
-		return d, emptyPart("its messages say that no turn of the assistant is learned")
+		return d, dropsRow("its messages say that no turn of the assistant is learned")
 	}
 	return d, nil
 }
@@ -340,7 +341,7 @@ func textOf(row Object, what, column string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("the %s is not a text (column %q)", what, column)
 	case text == "":
-		return "", emptyPart(fmt.Sprintf("no %s (column %q)", what, column))
+		return "", dropsRow(fmt.Sprintf("no %s (column %q)", what, column))
 	}
 	return text, nil
 }

@@ -69,7 +69,7 @@ func (p *parquetFile) open(head []byte) (*parquet.File, error) {
 // columns that have no others inside.
 func openParquet(in Input) (rows *Rows, err error) {
 	p := &parquetFile{columnRows: &columnRows{format: "Parquet", unfolding: in.unfolding}, size: in.Size}
-	defer p.caught(&err)
+	defer p.recoverInto(&err)
 	if p.f, err = in.uncompressed(); err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func openParquet(in Input) (rows *Rows, err error) {
 	for _, child := range root.children {
 		p.names = append(p.names, child.Name())
 	}
-	var cells [][]parquetCell     // used again for each value, which does not keep it
-	p.cell = func(i, _ int) any { // the leaves know which row is next
+	var cells [][]parquetCell       // used again for each value, which does not keep it
+	p.cellAt = func(i, _ int) any { // the leaves know which row is next
 		child := root.children[i]
 		cells = cells[:0]
 		for _, leaf := range p.leaves[child.first:child.last] {
@@ -92,7 +92,7 @@ func openParquet(in Input) (rows *Rows, err error) {
 		}
 		return child.value(cells)
 	}
-	p.group = func() (int64, error) {
+	p.nextGroup = func() (int64, error) {
 		for _, leaf := range p.leaves {
 			p.column = leaf.Name()
 			damagedIf(leaf.unread > 0 || len(leaf.defs) > 0, "it has more values than its rows need")

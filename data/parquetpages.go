@@ -65,14 +65,14 @@ func (c *parquetColumn) row() []parquetCell {
 	c.cells = c.cells[:0]
 	for {
 		for len(c.defs) == 0 && c.unread > 0 {
-			c.page()
+			c.readPage()
 		}
-		if len(c.defs) == 0 || len(c.cells) > 0 && c.reps[0] == 0 {
+		if len(c.defs) == 0 || len(c.cells) > 0 && c.reps[0] == 0 { // the next value begins another row
 			break
 		}
 		cell := parquetCell{def: c.defs[0], rep: c.reps[0]}
-		c.spend(1)
-		if int(cell.def) == c.def {
+		c.countValues(1)
+		if int(cell.def) == c.def { // the value is there; at a lower level it is null
 			cell.value = c.next()
 		}
 		c.cells, c.defs, c.reps = append(c.cells, cell), c.defs[1:], c.reps[1:]
@@ -99,9 +99,9 @@ func (c *parquetColumn) header() (h format.PageHeader) {
 	}
 }
 
-// page reads the next page after it compared its header with the file. It sets dict if the page is a
+// readPage reads the next page after it compared its header with the file. It sets dict if the page is a
 // dictionary, or else the levels and next to those of its values.
-func (c *parquetColumn) page() {
+func (c *parquetColumn) readPage() {
 	damagedIf(c.at >= c.end, "it ends %d values early", c.unread)
 	h := c.header()
 	at, packed, plain := c.at, int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
@@ -113,7 +113,7 @@ func (c *parquetColumn) page() {
 		"the open pages take %d MiB with one of %d, at most %d and %d are read: write the file with smaller pages",
 		c.held>>20, max(packed, plain)>>20, maxHeld>>20, maxPage>>20)
 	c.pageBytes = plain
-	c.unfold(plain + 4*int64(n)) // the size includes levels and indexes
+	c.countUnpacked(plain + 4*int64(n)) // the size includes levels and indexes
 	b := make([]byte, packed)
 	_, err := c.f.ReadAt(b, at)
 	damagedIf(err != nil, "the page at byte %d: %v", at, noEnd(err))
@@ -283,7 +283,7 @@ func (c *parquetColumn) values(b []byte, encoding format.Encoding, n int) func()
 			damagedIf(true, "a page has fewer values than it states: %v", err)
 		}
 		if hasBytes(v[0]) {
-			c.spend(int64(len(v[0].ByteArray()) / textShare))
+			c.countValues(int64(len(v[0].ByteArray()) / textShare))
 		}
 		return c.convert(v[0])
 	}

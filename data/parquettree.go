@@ -43,14 +43,14 @@ func (p *parquetFile) node(c *parquet.Column) *parquetNode {
 	unreadableIf(err != nil, "%v", err)
 	n.last = len(p.leaves)
 	damagedIf(n.last == n.first, "the group %q has no columns", c.Name())
-	if len(n.children) == 1 && n.children[0].Repeated() && !c.Repeated() && c.Depth() > 0 {
+	if len(n.children) == 1 && n.children[0].Repeated() && !c.Repeated() && c.Depth() > 0 { // perhaps a list or a map
 		n.logical(kind, n.children[0])
 	}
 	return n
 }
 
-// logical sets list and element if the group n, whose only member is inner, is a list or a map, by the
-// rules of the format's LogicalTypes.md, including those for files of old writers.
+// logical sets list, the repeated group, and element, which makes the value of one repetition, if the group n, whose only
+// member is inner, is a list or a map, by the rules of the format's LogicalTypes.md, also those for files of old writers.
 func (n *parquetNode) logical(kind any, inner *parquetNode) {
 	switch kind.(type) {
 	case *format.ListType:
@@ -105,7 +105,7 @@ func (n *parquetNode) repeated(cells [][]parquetCell, element func([][]parquetCe
 			for end < len(c) && c[end].rep > n.rep {
 				end++
 			}
-			part[i], cells[i] = c[:end], c[end:] // a column that has no cell left panics, which caught turns into an error
+			part[i], cells[i] = c[:end], c[end:] // a column that has no cell left panics, which recoverInto turns into an error
 		}
 		list = append(list, element(part))
 	}

@@ -55,11 +55,11 @@ func divide(a, b *Demonstration) error {
 			same++
 		}
 		if same == len(a.Chat.Messages) && same == len(b.Chat.Messages) {
-			return emptyPart("the chosen and the rejected response are equal")
+			return dropsRow("the chosen and the rejected response are equal")
 		}
 		for _, d := range []*Demonstration{a, b} {
 			if same < min(len(a.Chat.Messages), len(b.Chat.Messages)) && d.Chat.Messages[same].Role != "assistant" {
-				return emptyPart(fmt.Sprintf("the conversations differ in message %d, which is not a response: both have to answer one prompt", same+1))
+				return dropsRow(fmt.Sprintf("the conversations differ in message %d, which is not a response: both have to answer one prompt", same+1))
 			}
 		}
 		answers := func(d *Demonstration) bool {
@@ -70,7 +70,7 @@ func divide(a, b *Demonstration) error {
 		}
 		a.From, b.From = max(a.From, same), max(b.From, same) // From may be that of the prompt's column
 	case a.Response == b.Response:
-		return emptyPart("the chosen and the rejected response are equal")
+		return dropsRow("the chosen and the rejected response are equal")
 	case a.Whole && b.Whole:
 		n := 0
 		for n < min(len(a.Response), len(b.Response)) && a.Response[n] == b.Response[n] {
@@ -78,7 +78,7 @@ func divide(a, b *Demonstration) error {
 		}
 		n = strings.LastIndexAny(a.Response[:n], " \n") + 1 // a word is not cut
 		if n == 0 {
-			return emptyPart("the chosen and the rejected text do not begin alike: name the column of the prompt")
+			return dropsRow("the chosen and the rejected text do not begin alike: name the column of the prompt")
 		}
 		for _, d := range []*Demonstration{a, b} {
 			d.Prompt, d.Response, d.Whole = d.Response[:n], d.Response[n:], false

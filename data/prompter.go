@@ -34,7 +34,7 @@ func NewPrompter(t *tokenize.Tokenizer, template tokenize.Template) (*Prompter, 
 // Prompt returns the prompt of a problem, as text and as token ids: the problem, with its choices if it does not have
 // them, in the template. A character that the vocabulary lacks is an error: the model would see another text.
 func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
-	around, plain := p.Template, q.Plain && p.Template.Auto
+	around, plain := p.Template, q.Plain && p.Template.Auto        // plain: the problem's text is the prompt as it is
 	if !plain && (q.Chat == nil || !around.Auto && !around.Chat) { // else no text goes around the problem
 		around, err = around.Fill(q.Fields.Shown)
 	}
@@ -46,7 +46,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	// A template that names the choices shows them itself.
 	if len(p.Template.Columns) == 0 {
 		q.addChoices()
-	} else if whole := around.Render(q.Text); withChoices(whole, q.Choices) != whole {
+	} else if whole := around.Render(q.Text); withChoices(whole, q.Choices) != whole { // this one does not
 		q.addChoices()
 	}
 	switch {
@@ -171,9 +171,9 @@ var (
 	systemNames  = []string{"system", "system_prompt", "system_message"}
 )
 
-// take returns the value of the first column with one of the names that has one; nil if there
+// readFirst returns the value of the first column with one of the names that has one; nil if there
 // is none, or if the template shows it.
-func (r *reading) take(names []string) any {
+func (r *reading) readFirst(names []string) any {
 	column, value := filled(r.Object, matching(r.Object, names))
 	if !hasValue(value) || slices.ContainsFunc(r.shown, func(name string) bool { return strings.EqualFold(name, column) }) {
 		return nil
@@ -182,8 +182,8 @@ func (r *reading) take(names []string) any {
 	return value
 }
 
-// putBack notes that the column that take has read last is about something else, and so not read.
-func (r *reading) putBack() { r.read = r.read[:len(r.read)-1] }
+// undoRead notes that the column that readFirst has read last is about something else, and so not read.
+func (r *reading) undoRead() { r.read = r.read[:len(r.read)-1] }
 
 // Prompt returns the prompt of a row where value is a text or a list of messages.
 // If it is neither the reason says so in words.
@@ -209,7 +209,7 @@ func (r *reading) prompt(value any, column string, byName bool) (text string, ch
 		}
 		content, odd := contentOf(message)
 		if odd != "" {
-			return "", nil, cmp.Or(strings.TrimPrefix(odd, noText), oddPrompt) // which says more than noText alone
+			return "", nil, cmp.Or(strings.TrimPrefix(odd, noText), oddPrompt) // in place of noText, which says less
 		}
 		texts = append(texts, last+": "+content)
 	}
@@ -244,8 +244,8 @@ func (r *reading) promptMessages(value any, column string, byName bool) (message
 			return nil, false, reason
 		}
 		if byName && strings.EqualFold(column, "instruction") {
-			if input, ok := scalar(r.take(inputNames)); !ok { // a structure is no input
-				r.putBack()
+			if input, ok := scalar(r.readFirst(inputNames)); !ok { // a structure is no input
+				r.undoRead()
 			} else if input != "" {
 				text += "\n\n" + input
 			}
@@ -260,9 +260,9 @@ func (r *reading) promptMessages(value any, column string, byName bool) (message
 // if they have none the system message of a column. The columns count as read.
 func (r *reading) withEarlierTurns(messages []any) (whole []any, reason string) {
 	isSystem := func(m any) bool { o, _ := m.(Object); role, _ := o.Get("role"); return role == "system" }
-	history := r.take(historyNames)
+	history := r.readFirst(historyNames)
 	if text, isText := history.(string); isText && !strings.HasPrefix(strings.TrimSpace(text), "[") {
-		r.putBack() // no list as CSV files write it, so the column has other things than turns
+		r.undoRead() // no list as CSV files write it, so the column has other things than turns
 		history = nil
 	}
 	if history != nil {
@@ -279,11 +279,11 @@ func (r *reading) withEarlierTurns(messages []any) (whole []any, reason string) 
 	if slices.ContainsFunc(messages, isSystem) {
 		return messages, ""
 	}
-	system := r.take(systemNames)
+	system := r.readFirst(systemNames)
 	if text, odd := contentOf(Object{{"content", system}}); odd == "" {
 		return slices.Insert(slices.Clone(messages), 0, any(Object{{"role", "system"}, {"content", text}})), ""
 	} else if system != nil {
-		r.putBack()
+		r.undoRead()
 	}
 	return messages, ""
 }
@@ -419,7 +419,7 @@ func contentOf(message Object) (text, reason string) {
 func (r *reading) chat(messages []any) (*Chat, error) {
 	parts := Object{{"messages", withoutNulls(messages)}}
 	for _, name := range chatColumns {
-		value := r.take([]string{name})
+		value := r.readFirst([]string{name})
 		if text, ok := value.(string); ok { // files without structures hold messages as JSON
 			if value = fromText(text); value == nil {
 				return nil, fmt.Errorf("the column %s is a text that is neither JSON nor Python", name)

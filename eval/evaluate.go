@@ -60,7 +60,7 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		return err
 	}
 	if e.Mine != nil {
-		w.keepMine()
+		w.keepTasksSampledHere()
 	}
 	if len(w.tasks) == 0 {
 		return nil
@@ -119,8 +119,8 @@ func (w *wanted) addTasks(ctx context.Context) error {
 	return nil
 }
 
-// keepMine drops the tasks that are not sampled here.
-func (w *wanted) keepMine() {
+// keepTasksSampledHere drops the tasks that are not sampled here.
+func (w *wanted) keepTasksSampledHere() {
 	tasks, places := w.tasks, w.places
 	w.tasks, w.places = nil, nil
 	for i := range tasks {

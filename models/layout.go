@@ -85,7 +85,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 			return nil, err
 		}
 		at := l.Size
-		if f.Whole { // names are those in files
+		if f.Whole { // l.names has the names in files, where a Whole matrix is one tensor
 			l.names = append(l.names, f.Name)
 		}
 		for _, p := range f.Parts {

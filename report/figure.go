@@ -160,7 +160,7 @@ func (p plot) figure(groups []*group, limit, runs int) figure {
 			drawn[ti] = true
 			if !several || runs <= maxRunLines && ti == 0 {
 				for _, l := range lines {
-					f.add(g.name, t, thin(l, limit), k, several)
+					f.add(g.name, t, thin(l, limit), k, several) // faint if the mean of several is drawn, too
 				}
 			}
 			if several {

@@ -45,7 +45,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 	stride := max(1, len(lines)/exponentResponses)
 	for i := 0; i < len(lines); i += stride {
 		l := &lines[i]
-		delta := rundir.Sampled(l.Turns, l.Delta)
+		delta := rundir.Sampled(l.Turns, l.Delta) // of the policy's own tokens
 		n := len(delta)
 		if n == 0 || l.Advantage == 0 {
 			continue
@@ -61,7 +61,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 			sign = 1
 		}
 		t.n[sign]++
-		f, least := float64(c.Saturated)/float64(n), 1/float64(n) // as in the field target
+		f, least := float64(c.Saturated)/float64(n), 1/float64(n) // see essTally.target
 		t.target[sign] += least + f*(1-least)
 		for k := range t.ess[sign] {
 			t.ess[sign][k] += means.ESS(c.Z, t.maxP*float64(k)/exponentSteps)

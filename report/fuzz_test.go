@@ -37,7 +37,7 @@ func FuzzRun(f *testing.F) {
 			_ = Write(io.Discard, []*Run{r, r}, Options{})
 		}
 		_, _, _ = View(dir, 80, 24)
-		m := &mirror{run: dir, inSteps: map[string]bool{}}
+		m := &mirror{run: dir, stepMetrics: map[string]bool{}}
 		for _, line := range []string{step, round, eval} {
 			_, _ = m.appendLine(nil, []byte(line))
 		}

@@ -39,16 +39,16 @@ type heatRow struct {
 // An occurrence says how many responses to a problem were right in one round.
 type occurrence struct{ round, right, judged int }
 
-// A course holds the occurrences of one problem over the rounds.
-type course struct {
-	head  rundir.RolloutLine // its first line, which has the prompt
-	times []occurrence
+// A history holds the occurrences of one problem over the rounds.
+type history struct {
+	head        rundir.RolloutLine // its first line, which has the prompt
+	occurrences []occurrence
 }
 
 // passRate returns the share of right responses in all rounds.
-func (c *course) passRate() float64 {
+func (c *history) passRate() float64 {
 	right, judged := 0, 0
-	for _, o := range c.times {
+	for _, o := range c.occurrences {
 		right, judged = right+o.right, judged+o.judged
 	}
 	return float64(right) / float64(judged)
@@ -61,20 +61,20 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	if len(paths) < 2 {
 		return heatMap{}, false, nil
 	}
-	read, courses := sampleFiles(paths, budget), map[string]*course{}
+	read, histories := sampleFiles(paths, budget), map[string]*history{}
 	for _, path := range read {
-		if err := readCourses(path, courses); err != nil {
+		if err := readHistories(path, histories); err != nil {
 			return heatMap{}, false, fmt.Errorf("report: %w", err)
 		}
 	}
-	var again []*course
+	var again []*history
 	most := 0
-	for _, c := range courses {
-		if len(c.times) > 1 {
-			again, most = append(again, c), max(most, len(c.times))
+	for _, c := range histories {
+		if len(c.occurrences) > 1 {
+			again, most = append(again, c), max(most, len(c.occurrences))
 		}
 	}
-	slices.SortFunc(again, func(a, b *course) int {
+	slices.SortFunc(again, func(a, b *history) int {
 		return cmp.Or(cmp.Compare(a.passRate(), b.passRate()), cmp.Compare(a.head.Problem, b.head.Problem))
 	})
 	first, last := roundOf(paths[0]), roundOf(paths[len(paths)-1])
@@ -94,7 +94,7 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	for i := range rows {
 		c := again[i*len(again)/rows] // evenly from the hardest to the easiest
 		row := heatRow{ID: c.head.Problem, Prompt: string([]rune(c.head.Prompt)[:min(80, len([]rune(c.head.Prompt)))]), Cells: make([][2]int, columns)}
-		for _, o := range c.times {
+		for _, o := range c.occurrences {
 			cell := &row.Cells[column(o.round)]
 			cell[0], cell[1] = cell[0]+o.right, cell[1]+o.judged
 		}
@@ -121,8 +121,8 @@ func sampleFiles(paths []string, budget int64) []string {
 	return list
 }
 
-// readCourses adds the occurrences of problems in a rollouts file to courses, which has them by ID.
-func readCourses(path string, courses map[string]*course) error {
+// readHistories adds the occurrences of problems in a rollouts file to histories, which has them by ID.
+func readHistories(path string, histories map[string]*history) error {
 	round, stated := roundOf(path), false
 	return files.EachLine(path, maxLine, func(line []byte) error {
 		stated = stated || bytes.Contains(line, []byte(`"prompt_ids":`)) // runs that write this key state verdicts
@@ -134,15 +134,15 @@ func readCourses(path string, courses map[string]*course) error {
 		if head.Skipped || head.Part || is == unknown {
 			return nil
 		}
-		c := courses[head.Problem]
+		c := histories[head.Problem]
 		if c == nil {
-			c = &course{head: head}
-			courses[head.Problem] = c
+			c = &history{head: head}
+			histories[head.Problem] = c
 		}
-		if len(c.times) == 0 || c.times[len(c.times)-1].round != round {
-			c.times = append(c.times, occurrence{round: round})
+		if len(c.occurrences) == 0 || c.occurrences[len(c.occurrences)-1].round != round {
+			c.occurrences = append(c.occurrences, occurrence{round: round})
 		}
-		o := &c.times[len(c.times)-1]
+		o := &c.occurrences[len(c.occurrences)-1]
 		o.judged++
 		if is == right {
 			o.right++

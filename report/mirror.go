@@ -22,8 +22,8 @@ type mirror struct {
 	path     string    // the event file; "" before the first Update
 	offset   int64     // how many bytes of metrics.jsonl are mirrored
 	wallTime time.Time // time of the last record
-	// inSteps are the names of the metrics of steps. A round's means of these are left out.
-	inSteps map[string]bool
+	// stepMetrics are the names of the metrics of steps. A round's means of these are left out.
+	stepMetrics map[string]bool
 }
 
 // Update appends the records that were added to metrics.jsonl since the last call.
@@ -69,9 +69,9 @@ func (m *mirror) newFile() error {
 			return err
 		}
 	}
-	m.offset, m.wallTime, m.inSteps = 0, time.Now(), map[string]bool{}
+	m.offset, m.wallTime, m.stepMetrics = 0, time.Now(), map[string]bool{}
 	if info, err := os.Stat(filepath.Join(m.run, "run.toml")); err == nil {
-		m.wallTime = info.ModTime()
+		m.wallTime = info.ModTime() // from which records without a time count the seconds
 	}
 	m.path = filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.onering", time.Now().Unix()))
 	return appendFile(m.path, appendRecord(nil, versionEvent(m.wallTime)))
@@ -98,8 +98,8 @@ func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 			seconds += value
 		}
 		if kind == "step" {
-			m.inSteps[name] = true
-		} else if kind == "round" && m.inSteps[name] {
+			m.stepMetrics[name] = true
+		} else if kind == "round" && m.stepMetrics[name] {
 			continue
 		}
 		scalars = append(scalars, scalar{tagOf(kind, name), value})

@@ -334,7 +334,7 @@ func (l *rolloutLine) toView(round int, tokens *tokenize.Tokenizer) rolloutView 
 		Tokens: []string{l.Response},
 	}
 	unsplit := tokens == nil || len(l.IDs) != len(l.LogP)
-	x.addTurns(l.Turns, unsplit)
+	x.addTurns(l.Turns, unsplit) // makes each turn one token if they are unsplit
 	if unsplit {
 		return x
 	}

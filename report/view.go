@@ -101,11 +101,11 @@ const labelWidth = 24
 
 // A layout sets how much of a run a view shows.
 type layout struct {
-	chart  int  // lines that the reward's curve takes
-	meters bool // one line with a bar for each phase, instead of one line for all phases
-	gaps   bool // empty lines between the parts
-	sample int  // lines that a prompt and its response take
-	most   int  // largest number of suites, and of metrics; 0 is all
+	chart     int  // lines that the reward's curve takes
+	meters    bool // one line with a bar for each phase, instead of one line for all phases
+	spacious  bool // empty lines between the parts
+	sample    int  // lines that a prompt and its response take
+	mostItems int  // largest number of suites, and of metrics; 0 is all
 }
 
 // layouts are sorted from the most detail to the least. draw chooses the first one that fits into the terminal.
@@ -144,7 +144,7 @@ func (v *view) line(format string, args ...any) {
 
 // gap adds an empty line if the layout has gaps.
 func (v *view) gap() {
-	if v.gaps {
+	if v.spacious {
 		v.line("")
 	}
 }
@@ -203,20 +203,20 @@ func (v *view) rewards(r *Run) {
 	var scores []string
 	for _, name := range r.Evals.Names {
 		suite, ok := strings.CutSuffix(name, "/pass@1")
-		if !ok || len(scores) == v.most && v.most > 0 {
+		if !ok || len(scores) == v.mostItems && v.mostItems > 0 {
 			continue
 		}
 		suite, first, last := strings.TrimPrefix(suite, "eval/"), 100*r.Evals.First(name), 100*r.Evals.Last(name)
 		switch {
 		case r.Evals.Len() < 2:
 			scores = append(scores, fmt.Sprintf("%s pass@1 %.1f %% before training", suite, first))
-		case v.gaps:
+		case v.spacious:
 			scores = append(scores, fmt.Sprintf("%s pass@1 %.1f %%, before training %.1f %%", suite, last, first))
 		default:
 			scores = append(scores, fmt.Sprintf("%s pass@1 %.1f %% (was %.1f)", suite, last, first))
 		}
 	}
-	if !v.gaps {
+	if !v.spacious {
 		v.items(scores)
 		return
 	}
@@ -248,7 +248,7 @@ func (v *view) metrics(r *Run) {
 	shown := 0
 	for _, m := range shownMetrics {
 		column := r.Rounds.Column(m.name)
-		if len(column) == 0 || math.IsNaN(r.Rounds.Last(m.name)) || shown == v.most && v.most > 0 {
+		if len(column) == 0 || math.IsNaN(r.Rounds.Last(m.name)) || shown == v.mostItems && v.mostItems > 0 {
 			continue
 		}
 		shown++

@@ -84,7 +84,7 @@ func (l Lanes) run(ctx context.Context, runs []*batch) ([][]Response, error) {
 		}
 		defer wake()
 	}
-	running := make(chan struct{}, max(1, l.AtOnce))
+	running := make(chan struct{}, max(1, l.AtOnce)) // has an element for each lane that runs
 	group, ctx := errgroup.WithContext(ctx)
 	for i, r := range runs {
 		group.Go(func() (err error) {

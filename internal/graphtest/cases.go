@@ -178,7 +178,7 @@ func Cases() []Case {
 		before := graph.Sigmoid(x)
 		return []*graph.Node{before, graph.Mul(x, graph.After(h, before, h))}, []*graph.Node{x, h}
 	}, nil)
-	cases[len(cases)-1].Onto = map[string]string{"y1": "x"}
+	cases[len(cases)-1].Onto = map[string]string{"y1": "x"} // a runtime may write the result into the input's buffer
 	add("Where", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		cond := g.Input("cond", models.Bool, dims("N", 1))
 		a, b := g.Float("a", "N", 3), g.Float("b", 3)

@@ -48,7 +48,7 @@ func Load(p models.Program) (g *Graph, err error) {
 // Run computes the outputs from the inputs, all of which must be given. The elements of inputs are not changed.
 func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	defer recoverTo(&err, g.program.Name)
-	letters := make(map[string]int)
+	letters := make(map[string]int) // the sizes that the inputs give the letters of the stated shapes
 	values := maps.Clone(g.consts)
 	for _, v := range g.program.Inputs {
 		t, ok := in[v.Name]
@@ -66,7 +66,7 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	}
 	for _, n := range g.program.Nodes {
 		for i, t := range run(n, values) {
-			if g.Noise != nil && slices.Contains(sums, n.Op) {
+			if g.Noise != nil && slices.Contains(orderSensitive, n.Op) {
 				t = t.like(func(v float64) float64 { return v * (1 + g.Noise()) })
 			}
 			if g.Single {
@@ -89,8 +89,8 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	return out, nil
 }
 
-// sums are the operators whose results depend on the order of long sums.
-var sums = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention", "LinearAttention"}
+// orderSensitive are the operators whose results depend on the order of long sums.
+var orderSensitive = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention", "LinearAttention"}
 
 // Ops counts the operator calls of the graph by name.
 func (g *Graph) Ops() map[string]int {

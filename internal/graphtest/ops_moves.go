@@ -65,7 +65,7 @@ func expand(c *call) []Tensor {
 	in := c.operands(2, 2)
 	in[1].checkType(models.I64)
 	dims := broadcast(in[0].Dims, in[1].ints())
-	return []Tensor{in[0].take(dims, in[0].sourceIndex(dims))}
+	return []Tensor{in[0].elementsAt(dims, in[0].broadcastPlaces(dims))}
 }
 
 func transpose(c *call) []Tensor {
@@ -78,7 +78,7 @@ func transpose(c *call) []Tensor {
 	for i, p := range perm {
 		dims[i], step[i] = x.Dims[p], own[p]
 	}
-	return []Tensor{x.take(dims, walk(0, dims, step))}
+	return []Tensor{x.elementsAt(dims, viewOffsets(0, dims, step))}
 }
 
 // index demands 0 <= i < n: an index counted from the end is a mistake here.
@@ -193,7 +193,7 @@ func slice(c *call) []Tensor {
 func (t Tensor) part(axis, start, n int) Tensor {
 	dims, s := slices.Clone(t.Dims), strides(t.Dims)
 	dims[axis] = n
-	return t.take(dims, walk(start*s[axis], dims, s))
+	return t.elementsAt(dims, viewOffsets(start*s[axis], dims, s))
 }
 
 // pad adds zeros before and after the elements of one axis.
@@ -211,7 +211,7 @@ func pad(c *call) []Tensor {
 	dims := slices.Clone(x.Dims)
 	dims[axis] += before + after
 	out, s := zeros(x.Type, dims), strides(dims)
-	for i, o := range walk(before*s[axis], x.Dims, s) {
+	for i, o := range viewOffsets(before*s[axis], x.Dims, s) {
 		out.Data[o] = x.Data[i]
 	}
 	return []Tensor{out}
@@ -234,7 +234,7 @@ func concat(c *call) []Tensor {
 	}
 	out, s, start := zeros(in[0].Type, dims), strides(dims), 0
 	for _, t := range in {
-		for i, o := range walk(start*s[axis], t.Dims, s) {
+		for i, o := range viewOffsets(start*s[axis], t.Dims, s) {
 			out.Data[o] = t.Data[i]
 		}
 		start += t.Dims[axis]

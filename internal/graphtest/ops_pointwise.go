@@ -77,7 +77,7 @@ func zip(a, b Tensor, f func(a, b float64) float64) Tensor {
 	b.checkType(a.Type)
 	dims := broadcast(a.Dims, b.Dims)
 	out := zeros(a.Type, dims)
-	at, bt := a.sourceIndex(dims), b.sourceIndex(dims)
+	at, bt := a.broadcastPlaces(dims), b.broadcastPlaces(dims)
 	for i := range out.Data {
 		out.Data[i] = f(a.Data[at[i]], b.Data[bt[i]])
 	}
@@ -137,7 +137,7 @@ func where(c *call) []Tensor {
 	b.checkType(a.Type)
 	dims := broadcast(cond.Dims, broadcast(a.Dims, b.Dims))
 	out := zeros(a.Type, dims)
-	ct, at, bt := cond.sourceIndex(dims), a.sourceIndex(dims), b.sourceIndex(dims)
+	ct, at, bt := cond.broadcastPlaces(dims), a.broadcastPlaces(dims), b.broadcastPlaces(dims)
 	for i := range out.Data {
 		if out.Data[i] = b.Data[bt[i]]; cond.Data[ct[i]] != 0 {
 			out.Data[i] = a.Data[at[i]]

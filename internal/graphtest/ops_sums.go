@@ -59,7 +59,7 @@ func gemm(c *call) []Tensor {
 	out := zeros(a.Type, []int{m, n})
 	if in[2] != nil {
 		in[2].checkType(a.Type)
-		out = in[2].take(out.Dims, in[2].sourceIndex(out.Dims))
+		out = in[2].elementsAt(out.Dims, in[2].broadcastPlaces(out.Dims)) // broadcast; product adds to it
 	}
 	product(out.Data, a.Data, b.Data, a.Dims[0], a.Dims[1], b.Dims[0], b.Dims[1], tA, tB, 1)
 	return []Tensor{out}
@@ -219,7 +219,7 @@ func reduce(f func([]float64) float64) func(*call) []Tensor {
 		axis := x.axis(in[1].ints()[0])
 		out := Tensor{Type: x.Type, Dims: slices.Clone(x.Dims)}
 		out.Dims[axis] = 1
-		x.eachLine(axis, func(at []int) { out.Data = append(out.Data, f(x.take([]int{len(at)}, at).Data)) })
+		x.eachLine(axis, func(at []int) { out.Data = append(out.Data, f(x.elementsAt([]int{len(at)}, at).Data)) })
 		return []Tensor{out}
 	}
 }

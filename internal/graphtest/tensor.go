@@ -126,8 +126,8 @@ func strides(dims []int) []int {
 	return s
 }
 
-// walk returns the offsets of a view: start plus every sum of index*step.
-func walk(start int, dims, step []int) []int {
+// viewOffsets returns the offsets of a view: start plus every sum of index*step.
+func viewOffsets(start int, dims, step []int) []int {
 	at := []int{start}
 	for axis, n := range dims {
 		next := make([]int, 0, len(at)*n)
@@ -141,9 +141,9 @@ func walk(start int, dims, step []int) []int {
 	return at
 }
 
-// sourceIndex returns, for each element of a tensor of shape dims, the index in Data of
+// broadcastPlaces returns, for each element of a tensor of shape dims, the index in Data of
 // the element of t that is broadcast to it.
-func (t Tensor) sourceIndex(dims []int) []int {
+func (t Tensor) broadcastPlaces(dims []int) []int {
 	step, own := make([]int, len(dims)), strides(t.Dims)
 	for i, n := range t.Dims {
 		j := i + len(dims) - len(t.Dims)
@@ -154,11 +154,11 @@ func (t Tensor) sourceIndex(dims []int) []int {
 			step[j] = own[i]
 		}
 	}
-	return walk(0, dims, step)
+	return viewOffsets(0, dims, step)
 }
 
-// take makes a tensor of the elements at the given places.
-func (t Tensor) take(dims, at []int) Tensor {
+// elementsAt makes a tensor of the elements at the given places.
+func (t Tensor) elementsAt(dims, at []int) Tensor {
 	out := Tensor{t.Type, dims, make([]float64, len(at))}
 	for i, o := range at {
 		out.Data[i] = t.Data[o]
@@ -171,8 +171,8 @@ func (t Tensor) eachLine(axis int, f func(at []int)) {
 	s := strides(t.Dims)
 	dims := slices.Delete(slices.Clone(t.Dims), axis, axis+1)
 	step := slices.Delete(slices.Clone(s), axis, axis+1)
-	for _, start := range walk(0, dims, step) {
-		f(walk(start, t.Dims[axis:axis+1], s[axis:axis+1]))
+	for _, start := range viewOffsets(0, dims, step) {
+		f(viewOffsets(start, t.Dims[axis:axis+1], s[axis:axis+1]))
 	}
 }
 

@@ -28,13 +28,13 @@ func (a Architecture) adapted(parts []module) []module {
 func (s Shape) operands(kind models.Kind) []operand {
 	n, m := s.Names, s.mixer(kind)
 	return []operand{
-		{m.in.name, m.in.inputWidth, s.joined(m.in.name, m.in.modules)}, m.out,
-		{n.GateUp, s.Hidden, s.joined(n.GateUp, s.gateUp())}, {n.Down, s.FFN, []module{{n.Down, s.Hidden}}},
+		{m.in.name, m.in.inputWidth, s.adapterModules(m.in.name, m.in.modules)}, m.out,
+		{n.GateUp, s.Hidden, s.adapterModules(n.GateUp, s.gateUp())}, {n.Down, s.FFN, []module{{n.Down, s.Hidden}}},
 	}
 }
 
-// joined returns the modules of parts as an adapter has them: the one that stacks them if the block is Fused.
-func (s Shape) joined(name string, parts []module) []module {
+// adapterModules returns the modules of parts as an adapter has them: the one that stacks them if the block is Fused.
+func (s Shape) adapterModules(name string, parts []module) []module {
 	if !s.Block.Fused {
 		return parts
 	}
@@ -112,15 +112,15 @@ func (a Architecture) adapterFused() (table []models.Fused) {
 			}
 			table = append(table, concat(prefix, o.name, models.AdapterA, matricesA, o.inputWidth))
 			for _, m := range parts {
-				table = append(table, a.stacked(prefix, m.name, models.AdapterB, a.rowsOf(m), a.Adapter.Rank))
+				table = append(table, a.stacked(prefix, m.name, models.AdapterB, a.partsOf(m), a.Adapter.Rank))
 			}
 		}
 	}
 	return table
 }
 
-// rowsOf returns the modules that a layer reads as rows of m.
-func (s Shape) rowsOf(m module) []module {
+// partsOf returns the modules that a layer reads as rows of m.
+func (s Shape) partsOf(m module) []module {
 	switch {
 	case s.Block.Fused && m.name == s.Names.QKV:
 		return s.qkv()
@@ -138,17 +138,17 @@ func (w *layerWeights) adapter(name string, sizes ...any) *graph.Node {
 }
 
 // lowRank is Scale A x for each of the modules with operand x [N,in], in the orientation of
-// oriented; nil for modules without low-rank products.
+// orientedProduct; nil for modules without low-rank products.
 func (w *layerWeights) lowRank(form models.Form, name string, parts []module, x *graph.Node) []*graph.Node {
-	return w.lowRankBy(form, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return oriented(form, x, a, nil) })
+	return w.lowRankBy(form, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return orientedProduct(form, x, a, nil) })
 }
 
 // lowRankBy is lowRank with a function that multiplies the operand, of width in, by a matrix A. The As of all modules
 // are one matrix, whose product is split. Modules that an adapter has as one all get the same node.
 func (w *layerWeights) lowRankBy(form models.Form, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
 	out := make([]*graph.Node, len(parts))
-	if joined := w.a.joined(name, parts); len(joined) < len(parts) { // the block is Fused
-		return slices.Repeat(w.lowRankBy(form, name, joined, in, product), len(parts))
+	if asOne := w.a.adapterModules(name, parts); len(asOne) < len(parts) { // a Fused block, whose modules the adapter has as one
+		return slices.Repeat(w.lowRankBy(form, name, asOne, in, product), len(parts))
 	}
 	adapted := w.a.adapted(parts)
 	x := w.a.Adapter
@@ -172,7 +172,7 @@ func (w *layerWeights) lowRankBy(form models.Form, name string, parts []module, 
 	return out
 }
 
-// withAdapter is y + low B^T, where y is a module's product in the orientation of oriented; it is y where low is nil.
+// withAdapter is y + low B^T, where y is a module's product in the orientation of orientedProduct; it is y where low is nil.
 func (w *layerWeights) withAdapter(form models.Form, m module, low, y *graph.Node) *graph.Node {
 	if low == nil {
 		return y
@@ -192,11 +192,11 @@ func (a decoding) adaptedProduct(form models.Form, of operand, h, w, b *graph.No
 	}
 	low := weights.lowRank(form, of.name, parts, h)
 	if len(parts) == 1 {
-		return upright(form, weights.withAdapter(form, parts[0], low[0], oriented(form, h, w, b)))
+		return transposedBack(form, weights.withAdapter(form, parts[0], low[0], orientedProduct(form, h, w, b)))
 	}
-	split := slices.Clone(graph.Split(oriented(form, h, w, b), outputAxis(form), sizes...))
+	split := slices.Clone(graph.Split(orientedProduct(form, h, w, b), outputAxis(form), sizes...))
 	for i, m := range parts {
 		split[i] = weights.withAdapter(form, m, low[i], split[i])
 	}
-	return upright(form, graph.Concat(outputAxis(form), split...))
+	return transposedBack(form, graph.Concat(outputAxis(form), split...))
 }

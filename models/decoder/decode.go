@@ -14,11 +14,11 @@ var wideOptions = map[string]string{"optimization.disable_specified_optimizers":
 
 // product is x w^T + b for x [N,in], w [out,in], b [out] or nil, in any form.
 func product(form models.Form, x, w, b *graph.Node) *graph.Node {
-	return upright(form, oriented(form, x, w, b))
+	return transposedBack(form, orientedProduct(form, x, w, b))
 }
 
-// upright transposes an oriented product to y [N,out].
-func upright(form models.Form, y *graph.Node) *graph.Node {
+// transposedBack transposes an oriented product to y [N,out].
+func transposedBack(form models.Form, y *graph.Node) *graph.Node {
 	if form == models.Direct {
 		return y
 	}
@@ -33,8 +33,8 @@ func outputAxis(form models.Form) int {
 	return 0
 }
 
-// oriented is product in the orientation of a form: [N,out], or [out,N] in Wide.
-func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
+// orientedProduct is product in the orientation of a form: [N,out], or [out,N] in Wide.
+func orientedProduct(form models.Form, x, w, b *graph.Node) *graph.Node {
 	if form == models.Direct {
 		return graph.Linear(x, w, b)
 	}
@@ -103,7 +103,7 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x *graph.Node, angles []angle)
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
 		if a.onHost() && a.Block.QueryScale != 0 {
-			return operator(layer, a.turnApart(layer, qkv, pos, angles), past, angle{}) // with the bits of training
+			return operator(layer, a.turnAsTraining(layer, qkv, pos, angles), past, angle{}) // it has the bits of training's turn
 		}
 		parts := graph.Split(toFloat32(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
 		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, angles), parts[1])
@@ -196,9 +196,9 @@ func (a decoding) turn(layer int, x, pos *graph.Node, angles []angle) *graph.Nod
 	return x
 }
 
-// turnApart is turn for qkv [N,(H+2G)*K] in bfloat16 on a CPU, where keys are turned by an operator
+// turnAsTraining is turn for qkv [N,(H+2G)*K] in bfloat16 on a CPU, where keys are turned by an operator
 // of ours, as in training, and queries that a QueryScale follows are not: the last bits of the two differ.
-func (a decoding) turnApart(layer int, qkv, pos *graph.Node, angles []angle) *graph.Node {
+func (a decoding) turnAsTraining(layer int, qkv, pos *graph.Node, angles []angle) *graph.Node {
 	parts := graph.Split(qkv, 1, a.Heads*a.HeadDim, a.KVHeads*a.HeadDim, a.KVHeads*a.HeadDim)
 	q, k := toFloat32(parts[0]), toFloat32(parts[1])
 	if a.kind(layer).Turns() {
@@ -241,9 +241,9 @@ func (a decoding) build(name string, tokens any, form models.Form, readsCache bo
 		ids := g.Input(ports.TokenIDs, models.I64, graph.Dims("B", tokens))
 		angles := a.everyAngle(g)
 		x := graph.Reshape(a.embedding(g, ids), -1, a.Hidden)
-		x = a.embedded(x)
+		x = a.scaledEmbedding(x)
 		attention := attend(g, ids, x, angles)
-		rows := a.declareRowwise(g, ids, tokens != 1)
+		rows := a.declareRowOps(g, ids, tokens != 1)
 		for i := range a.Layers {
 			x = a.decodeLayer(g, i, form, readsCache, x, attention, rows)
 		}
@@ -259,8 +259,8 @@ func (a decoding) build(name string, tokens any, form models.Form, readsCache bo
 }
 
 // decodeLayer is layer i from the stream x [N,D] to [N,D]. The first product of its mixer is one matrix for all its
-// modules, and split only afterwards. rows gives the rowwise of a layer without attention.
-func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, readsCache bool, x *graph.Node, attend attention, rows func(int) rowwise) *graph.Node {
+// modules, and split only afterwards. rows gives the rowOps of a layer without attention.
+func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, readsCache bool, x *graph.Node, attend attention, rows func(int) rowOps) *graph.Node {
 	d, n, kind := a.Hidden, a.Names, a.kind(i)
 	m := a.mixer(kind)
 	weights := layerWeights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i), castAlready: map[string]*graph.Node{}}
@@ -274,9 +274,9 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, readsCach
 	weights.castBase(d, a.gateUp()...)
 	weights.castBase(a.FFN, module{n.Down, d})
 	h := a.toComputeType(weights.normed(x, n.InputNorm))
-	var products *graph.Node
+	var products *graph.Node // of h with all modules of m.in, side by side
 	w, b := weights.matrixAndBias(inModule, d, m.bias)
-	if len(a.adapted(a.joined(m.in.name, m.in.modules))) > 0 {
+	if len(a.adapted(a.adapterModules(m.in.name, m.in.modules))) > 0 {
 		products = a.adaptedProduct(form, m.in, h, w, b, &weights)
 	} else {
 		products = product(form, h, w, b)
@@ -354,7 +354,7 @@ func (a decoding) addProduct(form models.Form, sum, x *graph.Node, m module, bia
 	}
 	w, b := weights.matrixAndBias(m, x.Shape()[1].N, bias)
 	low := weights.lowRank(form, m.name, []module{m}, x)[0]
-	return weights.addNormed(sum, upright(form, weights.withAdapter(form, m, low, oriented(form, x, w, b))), norm)
+	return weights.addNormed(sum, transposedBack(form, weights.withAdapter(form, m, low, orientedProduct(form, x, w, b))), norm)
 }
 
 // mlp is sum + down(silu(gate) * up) for the normed stream h; in Wide the intermediate values
@@ -365,8 +365,8 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *layerWeight
 	up, upBias := weights.matrixAndBias(gateUp[1], a.Hidden, a.Block.MLPBias)
 	w, b := weights.matrixAndBias(last, a.FFN, a.Block.MLPBias)
 	low := weights.lowRank(form, a.Names.GateUp, gateUp, h)
-	inner := a.gated(weights.withAdapter(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)),
-		weights.withAdapter(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
+	inner := a.gated(weights.withAdapter(form, gateUp[0], low[0], orientedProduct(form, h, gate, gateBias)),
+		weights.withAdapter(form, gateUp[1], low[1], orientedProduct(form, h, up, upBias)))
 	if form == models.Direct {
 		_, sum = weights.addProductBy(sum, inner, last, w, b, a.Names.AfterMLPNorm)
 		return sum
@@ -375,5 +375,5 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *layerWeight
 		b = graph.Reshape(b, -1, 1)
 	}
 	lowest := weights.lowRankBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
-	return weights.addNormed(sum, upright(form, weights.withAdapter(form, last, lowest, graph.Gemm(w, inner, b, false, false))), a.Names.AfterMLPNorm)
+	return weights.addNormed(sum, transposedBack(form, weights.withAdapter(form, last, lowest, graph.Gemm(w, inner, b, false, false))), a.Names.AfterMLPNorm)
 }

@@ -129,7 +129,7 @@ func (a Architecture) Geometry() models.Geometry {
 	}
 	for _, name := range []string{a.Names.AfterMixerNorm, a.Names.AfterMLPNorm} {
 		if name != "" {
-			g.Normed++
+			g.Normed++ // how many products of a layer have a norm behind them
 		}
 	}
 	return g

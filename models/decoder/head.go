@@ -34,7 +34,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 			g.Output(ports.StreamGradOut, graph.Gradient([]*graph.Node{h}, []*graph.Node{dh}, []*graph.Node{x})[0])
 			return
 		}
-		sum := running(g, w)
+		sum := runningGradient(g, w)
 		d := graph.Gradient([]*graph.Node{h}, []*graph.Node{dh}, []*graph.Node{x, w})
 		g.Output(ports.StreamGradOut, d[0])
 		addGradient(g, w, sum, d[1])
@@ -127,7 +127,7 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)
 		z := graph.Add(m, graph.Log(sum))
 		// Two log-sum-exps join as log(e^z0 + e^z), two means by their shares.
-		both := joined(z0, z)
+		both := logAddExp(z0, z)
 		mean := graph.Add(graph.Mul(u0, graph.Exp(graph.Sub(z0, both))), graph.Mul(u, graph.Exp(graph.Sub(z, both))))
 		g.Output(ports.LogSumExpOut, both)
 		g.Output(ports.MeanLogitOut, mean)
@@ -137,7 +137,7 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 		}
 		if form.Squares {
 			q := graph.Add(graph.Add(m, m), graph.Log(graph.ReduceSum(graph.Mul(p, p), -1)))
-			g.Output(ports.LogSquaresOut, joined(g.Float(ports.LogSquares, "R", 1), q))
+			g.Output(ports.LogSquaresOut, logAddExp(g.Float(ports.LogSquares, "R", 1), q))
 		}
 	})
 	target, wrong := graph.Build("head.target", func(g *graph.Graph) {
@@ -155,8 +155,8 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 	return forward, target, backward, cmp.Or(err, wrong, failed)
 }
 
-// joined is log(e^a + e^b).
-func joined(a, b *graph.Node) *graph.Node {
+// logAddExp is log(e^a + e^b).
+func logAddExp(a, b *graph.Node) *graph.Node {
 	return graph.Add(graph.Max(a, b), graph.Log(graph.Add(a.Graph().Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(a, b)))))))
 }
 

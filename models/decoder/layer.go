@@ -204,8 +204,8 @@ func parameter(g *graph.Graph, name string, elem models.DType, sizes ...any) *gr
 	return g.Input(name, elem, graph.Dims(sizes...))
 }
 
-// running declares the running gradient of a weight.
-func running(g *graph.Graph, weight *graph.Node) *graph.Node {
+// runningGradient declares the running gradient of a weight.
+func runningGradient(g *graph.Graph, weight *graph.Node) *graph.Node {
 	g.Use(gradientPrefix+weight.Name(), models.Use{Role: models.Gradient, Of: weight.Name()})
 	return g.Input(gradientPrefix+weight.Name(), models.F32, weight.Shape())
 }
@@ -339,7 +339,7 @@ func (l *layer) stored(full bool) (names []string, values []*graph.Node) {
 		return nil, nil
 	}
 	if l.attentionOut != nil { // attention; a layer with another mixer has other products
-		names, values = []string{"q", "k", "v", "o"}, append(l.products[:3:3], l.attentionOut)
+		names, values = []string{"q", "k", "v", "o"}, append(l.products[:3:3], l.attentionOut) // 3:3 makes append copy
 	} else {
 		for i, p := range l.products {
 			names, values = append(names, fmt.Sprintf("product%d", i)), append(values, p)
@@ -402,7 +402,7 @@ func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *gra
 		d := graph.Gradient([]*graph.Node{l.y}, []*graph.Node{dy}, append([]*graph.Node{l.x}, l.weights.trained...))
 		g.Output(ports.StreamGradOut, d[0])
 		for i, w := range l.weights.trained {
-			addGradient(g, w, running(g, w), d[i+1])
+			addGradient(g, w, runningGradient(g, w), d[i+1])
 		}
 	}
 }

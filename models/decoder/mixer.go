@@ -84,9 +84,9 @@ func (a Architecture) states() (list []models.State) {
 	return list
 }
 
-// A rowwise lays packed tokens [N,C] out in rows [B,T,C] (toRows) and back (toPacked), and computes along
+// A rowOps lays packed tokens [N,C] out in rows [B,T,C] (toRows) and back (toPacked), and computes along
 // the rows: the convolution of x with w, and the delta rule, whose g is the logarithm of the decay.
-type rowwise struct {
+type rowOps struct {
 	toRows, toPacked func(x *graph.Node) *graph.Node
 	convolve         func(x, w *graph.Node) *graph.Node
 	deltaRule        func(q, k, v, g, beta *graph.Node) *graph.Node
@@ -96,7 +96,7 @@ type rowwise struct {
 // modules: the operand [N,width] of its last product. Between the two casts all is float32. Of a convolution the one
 // product is three parts: a gate before it, a gate behind it, and its operand. The products of the delta rule are
 // queries with keys and values, the gate of its output, beta and decay.
-func (a Architecture) mixByRows(kind models.Kind, w *layerWeights, products []*graph.Node, r rowwise) *graph.Node {
+func (a Architecture) mixByRows(kind models.Kind, w *layerWeights, products []*graph.Node, r rowOps) *graph.Node {
 	if kind.Mixer == models.Convolution {
 		d, n := a.Hidden, a.Names
 		parts := graph.Split(toFloat32(products[0]), 1, d, d, d)
@@ -126,9 +126,9 @@ func (a Architecture) mixByRows(kind models.Kind, w *layerWeights, products []*g
 	return a.toComputeType(graph.SwiGLU(toFloat32(products[1]), o))
 }
 
-// trainingRows is the rowwise of training, in which rows begin with no state.
-func trainingRows(p *graph.Packing) rowwise {
-	return rowwise{toRows: p.Unpack, toPacked: p.Pack,
+// trainingRows is the rowOps of training, in which rows begin with no state.
+func trainingRows(p *graph.Packing) rowOps {
+	return rowOps{toRows: p.Unpack, toPacked: p.Pack,
 		convolve: func(x, w *graph.Node) *graph.Node {
 			y, _ := graph.CausalConv(x, w, nil)
 			return y
@@ -139,11 +139,11 @@ func trainingRows(p *graph.Packing) rowwise {
 		}}
 }
 
-// declareRowwise declares the inputs that all layers without attention share, and returns what gives the rowwise of each;
+// declareRowOps declares the inputs that all layers without attention share, and returns what gives the rowOps of each;
 // nil if no layer is one. Prompts take valid [B,T,1], which is 1 where a prompt has a token
 // and else 0, and window int64 [B,L-1], the places of its last tokens in rows that L-1 zeros
 // precede. Later tokens take active [B,1], which is 0 for rows that must not change.
-func (a decoding) declareRowwise(g *graph.Graph, ids *graph.Node, prompts bool) func(layer int) rowwise {
+func (a decoding) declareRowOps(g *graph.Graph, ids *graph.Node, prompts bool) func(layer int) rowOps {
 	taps, hasRecurrent := 0, false
 	for _, k := range a.kinds() {
 		if k.Mixer != models.Attention {
@@ -155,17 +155,17 @@ func (a decoding) declareRowwise(g *graph.Graph, ids *graph.Node, prompts bool) 
 		return nil
 	case prompts:
 		valid, window := g.Float(ports.Valid, "B", "T", 1), g.Input(ports.PromptWindow, models.I64, graph.Dims("B", taps-1))
-		return func(layer int) rowwise { return a.promptRows(g, layer, ids, valid, window) }
+		return func(layer int) rowOps { return a.promptRows(g, layer, ids, valid, window) }
 	}
 	active := g.Float(ports.Active, "B", 1)
-	return func(layer int) rowwise { return a.tokenRows(g, layer, active) }
+	return func(layer int) rowOps { return a.tokenRows(g, layer, active) }
 }
 
-// promptRows is the rowwise of a layer for prompts, tokens ids [B,T], which also makes the first states of their rows
-// outputs: the window that the convolution has at the end of each prompt, and the memory. See declareRowwise for valid
+// promptRows is the rowOps of a layer for prompts, tokens ids [B,T], which also makes the first states of their rows
+// outputs: the window that the convolution has at the end of each prompt, and the memory. See declareRowOps for valid
 // and window.
-func (a decoding) promptRows(g *graph.Graph, layer int, ids, valid, window *graph.Node) rowwise {
-	return rowwise{
+func (a decoding) promptRows(g *graph.Graph, layer int, ids, valid, window *graph.Node) rowOps {
+	return rowOps{
 		toRows:   func(x *graph.Node) *graph.Node { return graph.Rows(x, ids) },
 		toPacked: func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, x.Shape()[2].N) },
 		convolve: func(x, w *graph.Node) *graph.Node {
@@ -186,11 +186,11 @@ func (a decoding) promptRows(g *graph.Graph, layer int, ids, valid, window *grap
 		}}
 }
 
-// tokenRows is the rowwise of a layer for one token of each row, which reads and updates the states in the
+// tokenRows is the rowOps of a layer for one token of each row, which reads and updates the states in the
 // cache. Rows whose active is 0 keep their states.
-func (a decoding) tokenRows(g *graph.Graph, layer int, active *graph.Node) rowwise {
+func (a decoding) tokenRows(g *graph.Graph, layer int, active *graph.Node) rowOps {
 	moves := func() *graph.Node { return graph.Reshape(active, 0, 1, 1) }
-	return rowwise{
+	return rowOps{
 		toRows:   func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, 1, -1) },
 		toPacked: func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, -1) },
 		convolve: func(x, w *graph.Node) *graph.Node {

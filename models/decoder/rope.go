@@ -305,11 +305,11 @@ func readKinds(c *models.ConfigFile, s Shape) Shape {
 	}
 	windowRope := fullRope
 	if s.hasWindowRope() {
-		plainShape := s // but for the base of layers with a window
-		if plainShape.Sliding.Theta != 0 {
-			plainShape.RopeTheta = plainShape.Sliding.Theta
+		windowShape := s // with the base of layers with a window
+		if s.Sliding.Theta != 0 {
+			windowShape.RopeTheta = s.Sliding.Theta
 		}
-		windowRope = readWindowRope(c, plainShape)
+		windowRope = readWindowRope(c, windowShape)
 	}
 	s.KindOf = nil
 	kindNumbers := map[string]int{}

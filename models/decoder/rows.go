@@ -32,10 +32,10 @@ func (a Architecture) Rows() (p models.RowPrograms, err error) {
 		{&p.Gather, "rows.gather", func(g *graph.Graph) {
 			g.Output(ports.RowsOut, lookUp(g, models.F32))
 		}},
-		{&p.Embed, "rows.embed", func(g *graph.Graph) { g.Output(ports.RowsOut, a.embedded(lookUp(g, a.embeddingType()))) }},
+		{&p.Embed, "rows.embed", func(g *graph.Graph) { g.Output(ports.RowsOut, a.scaledEmbedding(lookUp(g, a.embeddingType()))) }},
 		{&p.Learn, "rows.learn", func(g *graph.Graph) {
 			table, at := g.Float(ports.Table, "M", d), ids(g, ports.RowIDs, "n")
-			g.OutputOnto(ports.TableOut, graph.AddRows(table, at, a.embedded(g.Float(ports.Rows, "n", d))), ports.Table)
+			g.OutputOnto(ports.TableOut, graph.AddRows(table, at, a.scaledEmbedding(g.Float(ports.Rows, "n", d))), ports.Table)
 		}},
 		{&p.Add, "rows.add", func(g *graph.Graph) {
 			g.OutputOnto(ports.TableOut, graph.AddRows(g.Float(ports.Table, "M", d), ids(g, ports.RowIDs, "n"), g.Float(ports.Rows, "n", d)), ports.Table)
@@ -62,8 +62,8 @@ func (a Architecture) Rows() (p models.RowPrograms, err error) {
 	return p, nil
 }
 
-// embedded is x with the EmbeddingScale.
-func (a Architecture) embedded(x *graph.Node) *graph.Node {
+// scaledEmbedding is x with the EmbeddingScale.
+func (a Architecture) scaledEmbedding(x *graph.Node) *graph.Node {
 	if k := a.Block.EmbeddingScale; k != 0 {
 		return graph.Mul(x, x.Graph().Scalar(k))
 	}

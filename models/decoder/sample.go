@@ -99,23 +99,23 @@ func (a sampleParts) draw(e, uniforms *graph.Node) *graph.Node {
 	width := blockWidth(a.Vocab)
 	if width == a.Vocab {
 		running := graph.CumSum(graph.Cast(e, models.F64), -1, false)
-		token, _ := a.first(running, graph.Mul(u, a.total(running)))
+		token, _ := a.firstAbove(running, graph.Mul(u, a.total(running)))
 		return token
 	}
 	cells := a.blocks(e)
 	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, cells.Shape()[1].N), models.F64)
 	running := graph.CumSum(sums, -1, false)
-	block, rest := a.first(running, graph.Mul(u, a.total(running)))
+	block, rest := a.firstAbove(running, graph.Mul(u, a.total(running))) // rest: the target within this block
 	inside := graph.Cast(graph.GatherRows(cells, block), models.F64)
-	token, _ := a.first(graph.CumSum(inside, -1, false), rest)
+	token, _ := a.firstAbove(graph.CumSum(inside, -1, false), rest)
 	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
 }
 
-// first returns the index [B,1] of the first running sum [B,n] that exceeds a target, and
+// firstAbove returns the index [B,1] of the first running sum [B,n] that exceeds a target, and
 // the rest: the target minus the running sum before that index. If the target reaches the
 // total by rounding, the first index whose sum is the total is taken, since later ones
 // have probability 0. The rest is never negative, since the two numbers were compared.
-func (a sampleParts) first(running, target *graph.Node) (index, rest *graph.Node) {
+func (a sampleParts) firstAbove(running, target *graph.Node) (index, rest *graph.Node) {
 	total := a.total(running)
 	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
 	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), models.F64)

@@ -68,7 +68,7 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	switch {
 	case code == "GatedRepo":
 		e.Err = errGated
-		e.Detail = fmt.Sprintf("this %s is gated: accept its terms at %s, then %s", r.word, page, strings.Replace(token, "the token", "note that the token", 1))
+		e.Detail = fmt.Sprintf("this %s is gated: accept its terms at %s, then %s", r.word, page, strings.Replace(token, "the token", "note that the token", 1)) // a verb follows "then"
 	case code == "RevisionNotFound":
 		e.Detail = fmt.Sprintf("there is no revision %q: see %s/tree/main", r.revision, page)
 	case code == "EntryNotFound":

@@ -35,9 +35,9 @@ type config struct {
 	text    []byte
 }
 
-// only lists keys whose other values would change the computation, with the values that
+// computedValues lists keys whose other values would change the computation, with the values that
 // the graphs compute, as JSON. A key may also be absent or null.
-var only = map[string][]string{
+var computedValues = map[string][]string{
 	"peft_type": {`"LORA"`},
 	"task_type": {`"CAUSAL_LM"`},
 	"bias":      {`"none"`},
@@ -48,9 +48,9 @@ var only = map[string][]string{
 
 // Keys that do not affect the computation, and keys that are read.
 var (
-	ignored = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version",
+	ignoredKeys = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version",
 		"megatron_core", "qalora_group_size", "eva_config", "runtime_config"}
-	read = []string{"r", "lora_alpha", "use_rslora", "lora_dropout", "ensure_weight_tying", "target_modules",
+	readKeys = []string{"r", "lora_alpha", "use_rslora", "lora_dropout", "ensure_weight_tying", "target_modules",
 		"exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "modules_to_save"}
 )
 
@@ -80,8 +80,8 @@ func parseConfig(text []byte) (config, error) {
 	}
 	err := ordered.EachMember(text, func(key string, value []byte, _ int) error {
 		empty := slices.Contains([]string{"null", "false", "{}", "[]", `""`}, string(compact(value)))
-		switch want, known := only[key]; { // want: the values that are computed
-		case empty || slices.Contains(ignored, key) || slices.Contains(read, key) || slices.Contains(want, string(value)):
+		switch want, known := computedValues[key]; { // want: the values that are computed
+		case empty || slices.Contains(ignoredKeys, key) || slices.Contains(readKeys, key) || slices.Contains(want, string(value)):
 			return nil
 		case !known:
 			return fmt.Errorf("%s is %.60s: onering has no such adapters, only LoRA without it", key, value)
@@ -92,12 +92,14 @@ func parseConfig(text []byte) (config, error) {
 	if err != nil {
 		return c, err
 	}
+	// layers_pattern names what comes before the number of a layer in a path, such as layers in model.layers.0.mlp.
 	if c.indexes, err = compile(`^(?:(?:^|.*?\.)`, `\.(?P<idx>\d+)\.)`, c.Indexes.list...); err != nil {
 		return c, fmt.Errorf("layers_pattern: %w", err)
 	}
 	if len(c.indexes) == 0 {
 		c.indexes = []*regexp.Regexp{regexp.MustCompile(anyIndex)}
 	}
+	// modules_to_save names whole words of a path, between dots or its ends.
 	if c.saved, err = compile(`^(?:(^|.*\.)`, `($|\..*))`, c.Save...); err != nil {
 		return c, fmt.Errorf("modules_to_save: %w", err)
 	}
@@ -137,7 +139,7 @@ func (c config) adapterOf(m models.Model) (*Adapter, error) {
 	a := &Adapter{Adapter: models.Adapter{Rank: list[0].rank, Scale: list[0].scale}, unusedPatterns: c.unusedPatterns(list)}
 	has := map[string]bool{}
 	for _, p := range list {
-		if name, first := strings.CutPrefix(p.module, base.prefixes[0]); first {
+		if name, first := strings.CutPrefix(p.module, base.prefixes[0]); first { // a module of the first layer
 			a.Modules = append(a.Modules, name)
 		}
 		if p.module == headModule {

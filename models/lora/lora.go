@@ -205,7 +205,7 @@ func readTensors(dir string, layout *models.Layout, unusedPatterns []string) (*m
 	}
 	err = w.Load(f)
 	for _, x := range w.Tensors() {
-		if i := slices.IndexFunc(x.Data, func(v float32) bool { return v-v != 0 }); i >= 0 && err == nil {
+		if i := slices.IndexFunc(x.Data, func(v float32) bool { return v-v != 0 }); i >= 0 && err == nil { // NaN or an infinity
 			err = fmt.Errorf("lora: %s: tensor %q has %v at its element %d: the training that wrote it had failed; take an earlier checkpoint",
 				f.Path(), x.Name, x.Data[i], i)
 		}

@@ -31,7 +31,7 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 		forward, backward := must2(a.Norm())(t)
 		in := tensors{ports.InverseTemperature: graphtest.Floats([]float64{1 / 0.7}), ports.Stream: graphtest.Normal(r, 4, m.Hidden),
 			ports.NormedGrad: graphtest.Normal(r, 4, m.Hidden)}
-		p := pair{model, forward, backward, "", ports.Normed, ports.NormedGrad, in}
+		p := pair{interpreted: model, forward: forward, backward: backward, out: ports.Normed, outGrad: ports.NormedGrad, in: in}
 		p.compare(t, fmt.Sprintf("%v, norm", a.Geometry().Compute), p.gradients(t, r), r)
 	}
 }

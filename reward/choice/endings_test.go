@@ -53,7 +53,7 @@ func TestMatches(t *testing.T) {
 		for _, c := range []struct {
 			expr  *regexp.Regexp
 			words []string
-		}{{phrase, announcing}, {affirmed, verdicts}, {denied, verdicts}} {
+		}{{phrase, phraseStarts}, {affirmed, verdictWords}, {denied, verdictWords}} {
 			all := regexp.MustCompile(strings.Replace(c.expr.String(), "^", "", 1)).FindAllStringIndex(s, -1)
 			if got := matches(s, c.words, c.expr); !reflect.DeepEqual(got, all) {
 				t.Errorf("%.80q: %v, want %v", s, got, all)

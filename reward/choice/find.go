@@ -79,12 +79,12 @@ var phrase = regexp.MustCompile(`(?i)^(?:\b(?:ans|(?:final_|correct_)?answers?|(
 	`\b(?:respuesta|resposta|risposta|réponse|antwort|lösung)(?:\s+(?:correct[ae]|final|finale|exacte|corrett?a))?\s*(?:es\b|est\b|ist\b|lautet\b|è|é|[:=])|ответ\s*(?:[:=—–-]|это))[*_\s:：]*` +
 	`(?:,?\s*(?:therefore|thus|hence|clearly|obviously|indeed|simply|of course)\b[,\s]*)?`)
 
-// announcing are the words and signs with which phrases begin, in lower case and as far
-// as they are ASCII (réponse, lösung); verdicts are words of verdicts on a subject.
+// phraseStarts are the words and signs with which phrases begin, in lower case and as far
+// as they are ASCII (réponse, lösung); verdictWords are words of verdicts on a subject.
 var (
-	announcing = strings.Fields("ans answer answers final_answer correct_answer option correct_option choice " +
+	phraseStarts = strings.Fields("ans answer answers final_answer correct_answer option correct_option choice " +
 		"solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
-	verdicts = strings.Fields("is are was would must should has isn aren wasn")
+	verdictWords = strings.Fields("is are was would must should has isn aren wasn")
 )
 
 // longestPhrase bounds the bytes of a phrase.
@@ -114,8 +114,8 @@ func matches(s string, words []string, expr *regexp.Regexp) (found [][]int) {
 // An affirmed subject is the answer: "thus C is correct", "B would be the best option".
 var (
 	affirmed = regexp.MustCompile(`(?i)^\b(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+(?:final\s+)?answer|(?:the\s+)?(?:only\s+)?(?:correct|right|best|true))\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
-	// said matches what may stand before the subject.
-	said = regexp.MustCompile(`(?i)^.*\b(?:so|thus|therefore|hence|means|that|conclude|only|statement|then)\b,?\s*`)
+	// leadIn matches what may stand before the subject.
+	leadIn = regexp.MustCompile(`(?i)^.*\b(?:so|thus|therefore|hence|means|that|conclude|only|statement|then)\b,?\s*`)
 	// denied matches words that take the answer back.
 	denied = regexp.MustCompile(`(?i)^\b(?:(?:is|are|was)(?:n't| not)\s+(?:the\s+)?(?:correct|right)|(?:is|are|was) (?:wrong|incorrect|false))\b`)
 	// disputed matches words after which there is no answer.
@@ -131,7 +131,7 @@ var refusal = regexp.MustCompile(`(?i)^(?:not|never|neither|none|no longer)\b`)
 // plausible", does not count. If a phrase says what the answer is not, earlier phrases decide.
 func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 	var refused []int // what later phrases have said not to be the answer
-	phrases, affirmations := matches(s, announcing, phrase), matches(s, verdicts, affirmed)
+	phrases, affirmations := matches(s, phraseStarts, phrase), matches(s, verdictWords, affirmed)
 	phrases, affirmations = phrases[max(0, len(phrases)-mostPhrases):], affirmations[max(0, len(affirmations)-mostPhrases):]
 	for i := len(phrases) - 1; i >= 0; i-- {
 		for n := len(affirmations); n > 0 && affirmations[n-1][0] > phrases[i][1]; n = len(affirmations) {
@@ -162,7 +162,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 		switch {
 		case slices.ContainsFunc(picked, func(at int) bool { return slices.Contains(refused, at) }):
 			return nil, refusedReason, true
-		case len(picked) > 0 || reason != unreadable:
+		case len(picked) > 0 || reason != noChoiceRead:
 			return picked, reason, true
 		}
 	}
@@ -185,14 +185,14 @@ func (o options) subject(s string, at []int) (picked []int, named bool) {
 	if disputed.MatchString(clause) {
 		return nil, false
 	}
-	picked, _ = o.readWhole(clause[len(said.FindString(clause)):]) // without "so we conclude that"
+	picked, _ = o.readWhole(clause[len(leadIn.FindString(clause)):]) // without "so we conclude that"
 	if comma := strings.LastIndex(clause, ","); picked == nil && comma >= 0 {
 		picked, _ = o.readWhole(clause[comma+1:])
 	}
 	if picked == nil {
 		return nil, o.namesOther(clause, nil)
 	}
-	for _, denial := range matches(s[at[1]:], verdicts, denied) {
+	for _, denial := range matches(s[at[1]:], verdictWords, denied) {
 		after := strings.TrimSpace(s[at[1] : at[1]+denial[0]])
 		if again, _ := o.readWhole(after[strings.LastIndexAny(after, "\n.,;:!?")+1:]); slices.ContainsFunc(again,
 			func(x int) bool { return slices.Contains(picked, x) }) {

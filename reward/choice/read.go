@@ -12,11 +12,11 @@ import (
 
 // Reasons for which a statement picks nothing.
 const (
-	unreadable  = "the answer is none of the choices"
-	several     = "several choices are named"
-	twoChoices  = "letter and text are of two choices"
-	ambiguous   = "two choices have this text"
-	tooMuchText = "the answer is too long"
+	noChoiceRead = "the answer is none of the choices"
+	severalNamed = "several choices are named"
+	twoChoices   = "letter and text are of two choices"
+	ambiguous    = "two choices have this text"
+	tooMuchText  = "the answer is too long"
 )
 
 // normal returns s in the form in which statements are read: wide and circled letters
@@ -121,9 +121,9 @@ func (o options) label(s string) (m mark, ok bool) {
 	return m, false
 }
 
-// article says whether a bare letter is probably a word of English: "a dog", "I think".
+// isProbablyWord says whether a bare letter is probably a word of English: "a dog", "I think".
 // rest is the text after the letter.
-func (o options) article(m mark, rest string) bool {
+func (o options) isProbablyWord(m mark, rest string) bool {
 	label := strings.ToLower(o.labels[m.at])
 	word := strings.TrimLeft(rest, " ")
 	r, _ := utf8.DecodeRuneInString(word)
@@ -147,7 +147,7 @@ func (o options) list(s string) (picked []int, last mark, rest string) {
 			gap = len(joint.FindString(rest))
 		}
 		m, ok := o.label(rest[gap:])
-		if !ok || picked != nil && (m.bare && m.lower || o.article(m, rest[gap+m.end:])) {
+		if !ok || picked != nil && (m.bare && m.lower || o.isProbablyWord(m, rest[gap+m.end:])) {
 			return picked, last, rest
 		}
 		picked, last, rest = append(picked, m.at), m, rest[gap+m.end:]
@@ -196,13 +196,13 @@ func (o options) readPicks(s string, prose bool) (picked []int, reason string) {
 	switch {
 	case picked == nil:
 		if picked = o.letters(body); picked == nil {
-			return nil, unreadable
+			return nil, noChoiceRead
 		}
 		return sorted(picked), ""
 	case len(picked) == 1: // perhaps with its text, as in "A) Rome"
 		return o.readText(last, rest, prose)
 	case !prose || o.namesOther(firstSentence(rest, true), picked):
-		return nil, several
+		return nil, severalNamed
 	}
 	return sorted(picked), ""
 }
@@ -238,13 +238,13 @@ func (o options) readText(m mark, rest string, prose bool) (picked []int, reason
 	case ok && at != m.at:
 		return nil, twoChoices
 	case m.lower && m.bare && !strings.HasPrefix(rest, ".") && !strings.HasPrefix(rest, ":"),
-		o.article(m, rest): // a word of a sentence, not a letter
-		return nil, unreadable
+		o.isProbablyWord(m, rest): // a word of a sentence, not a letter
+		return nil, noChoiceRead
 	case !prose && m.bare && behind == rest: // no separator: the letter begins some other statement
 		if o.namesOther(firstSentence(rest, true), []int{m.at}) {
-			return nil, several
+			return nil, severalNamed
 		}
-		return nil, unreadable
+		return nil, noChoiceRead
 	}
 	if n := len(own); n > 0 && len(text) > n && strings.EqualFold(text[:n], own) { // more follows the choice's own text
 		if r, _ := utf8.DecodeRuneInString(text[n:]); !inWord(r) {
@@ -256,9 +256,9 @@ func (o options) readText(m mark, rest string, prose bool) (picked []int, reason
 	}
 	switch {
 	case doubt.MatchString(text):
-		return nil, unreadable
+		return nil, noChoiceRead
 	case o.namesOther(text, []int{m.at}):
-		return nil, several
+		return nil, severalNamed
 	}
 	return []int{m.at}, ""
 }
@@ -276,7 +276,7 @@ func (o options) namesOther(s string, besides []int) bool {
 		if m, ok := o.label(s[at:]); ok && !slices.Contains(besides, m.at) {
 			m.bare = before != '('
 			number := unicode.IsDigit(r)
-			if !m.bare || !m.lower && !number && !o.article(m, s[at+len(o.labels[m.at]):]) {
+			if !m.bare || !m.lower && !number && !o.isProbablyWord(m, s[at+len(o.labels[m.at]):]) {
 				return true
 			}
 		}

@@ -171,11 +171,11 @@ func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward
 	return nil, p.died(w, group, err)
 }
 
-// words are the words of messages about graders.
-var words = process.Words{Kind: "grader", Unit: "group", Remedy: "timeout and in_flight say how long it has"}
+// messageWords are the words of messages about graders.
+var messageWords = process.Words{Kind: "grader", Unit: "group", Remedy: "timeout and in_flight say how long it has"}
 
-// running returns the worker's process, and starts one if there is none. After one that died without an
-// answer it pauses first: longer after each of the first three in a row, but only briefly if brief.
+// running returns the worker's process, and starts one if there is none. After one that died without an answer it pauses
+// first: longer after each of the first three in a row (an answer begins the count anew), but only briefly if brief.
 func (w *worker) running(ctx context.Context, command []string, brief bool) (*process.Lines, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,7 +195,7 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 	if err := remote.Sleep(ctx, time.Until(w.rested)); err != nil {
 		return nil, err
 	}
-	grader, err := process.StartLines(command, words)
+	grader, err := process.StartLines(command, messageWords)
 	if err != nil {
 		return nil, external.Permanent(err)
 	}

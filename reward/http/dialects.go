@@ -62,7 +62,7 @@ func postQueries(ctx context.Context, s *Server, address string, group []reward.
 		ExtraLogs map[string]json.RawMessage `json:"extra_logs"`
 	}
 	if err := external.Read(text, &answer); err != nil {
-		return storeScores(nil, nil, address, err)
+		return storeScores(nil, nil, address, err) // adds the address to the error
 	}
 	a := external.Answer{Rewards: answer.Rewards, Log: answer.ExtraLogs}
 	if len(answer.Scores) > 0 && string(answer.Scores) != "null" {
