@@ -111,7 +111,7 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 	}
 	var names []string // the x of x = \boxed{2}
 	for _, at := range starts {
-		names = append(names, strings.Trim(assigning.FindString(s[max(0, at-8):at]), "$ ="))
+		names = append(names, strings.Trim(assigning.FindString(s[max(0, at-8):at]), "$ =")) // room for $x = and spaces
 	}
 	for i := range contents {
 		if !slices.Contains(names, "") && names[0] != names[1] { // x and y; of two values of x the name says nothing
@@ -210,7 +210,7 @@ func (find *finder) alternative(s string, b box) string {
 	}
 	before, after := s[max(0, b.start-nearby):b.start], s[b.end:min(len(s), b.end+nearby)]
 	find.steps += len(before) + len(after)
-	var m []string
+	var m []string // "or" has to be closer to the box than the rest of the other answer
 	if mentionsAny(after[:min(len(after), nearby/3)], orWords[:]) {
 		m = orAfter.FindStringSubmatch(after)
 	}

@@ -10,7 +10,7 @@ import (
 // charges, however they are set: CH_4, \mathrm{CH}_4, \ce{CH4}.
 
 var (
-	unset = strings.NewReplacer(`\ce`, "", `\mathrm`, "", `\text`, "", `\rm`, "", `\mathsf`, "", `\left`, "", `\right)`, ")", `\right]`, "]", "{", "", "}", "", "_", "", "$", "", `\,`, "", `\;`, "", `\ `, "", "~", "", " ", "", `\cdot`, "·",
+	plainFormula = strings.NewReplacer(`\ce`, "", `\mathrm`, "", `\text`, "", `\rm`, "", `\mathsf`, "", `\left`, "", `\right)`, ")", `\right]`, "]", "{", "", "}", "", "_", "", "$", "", `\,`, "", `\;`, "", `\ `, "", "~", "", " ", "", `\cdot`, "·",
 		`\rightleftharpoons`, "⇌", `\leftrightharpoons`, "⇌", "<=>", "⇌", "<->", "⇌", `\longrightarrow`, "→", `\rightarrow`, "→", `\to`, "→", "->", "→", "(aq)", "", "(s)", "", "(l)", "", "(g)", "",
 		"₀", "0", "₁", "1", "₂", "2", "₃", "3", "₄", "4", "₅", "5", "₆", "6", "₇", "7", "₈", "8", "₉", "9", "²", "^2",
 		"³", "^3", "⁴", "^4", "⁵", "^5", "⁶", "^6", "⁻", "-", "⁺", "+", "−", "-")
@@ -21,11 +21,11 @@ var (
 // reaction returns the normal form of a substance or a reaction, and whether text is one. The terms of each side are
 // sorted, since they may stand in any order; the arrow says whether the reaction is an equilibrium.
 func reaction(text string) (normal string, ok bool) {
-	if !strings.ContainsAny(text, "ABCDEFGHIKLMNOPRSTUVWXYZ") || len(text) > 300 {
+	if !strings.ContainsAny(text, "ABCDEFGHIKLMNOPRSTUVWXYZ") || len(text) > 300 { // no element has a J or Q
 		return "", false
 	}
 	var sides []string
-	for _, side := range strings.Split(strings.ReplaceAll(unset.Replace(text), "⇌", "→⇌"), "→") { // any arrow parts sides
+	for _, side := range strings.Split(strings.ReplaceAll(plainFormula.Replace(text), "⇌", "→⇌"), "→") { // either arrow parts sides
 		var terms []string
 		start := 0
 		for i := range side {

@@ -12,13 +12,13 @@ import (
 // A comparer decides whether the trees of an answer and of a gold mean the same. It
 // serves one pair and holds the pair's budget of work.
 type comparer struct {
-	algebra *algebra.Checker
-	rule    string // the rule that decided last
-	limited bool   // a comparison was given up as too costly
-	depth   int
-	steps   int
-	used    convention // the conventions on which the verdict so far depends
-	prose   bool       // the answer stood in running text with more, not in a box or a formula
+	algebra       *algebra.Checker
+	rule          string // the rule that decided last
+	limited       bool   // a comparison was given up as too costly
+	depth         int
+	steps         int
+	used          convention // the conventions on which the verdict so far depends
+	inRunningText bool       // the answer stood in running text with more, not in a box or a formula
 	// tolerance of decimals relative to the gold; nil compares them to the digits that they state.
 	tolerance *big.Rat
 	workedOut bool // see Verifier.WorkedOut
@@ -62,10 +62,10 @@ func init() { // the rules compare parts by the table
 	either := func(f func(n *latex.Node) bool) func(g, a *latex.Node) bool {
 		return func(g, a *latex.Node) bool { return f(g) || f(a) }
 	}
-	is := func(ops ...latex.Op) func(g, a *latex.Node) bool {
+	is := func(ops ...latex.Op) func(g, a *latex.Node) bool { // either is of one of these kinds
 		return either(func(n *latex.Node) bool { return slices.Contains(ops, n.Op) })
 	}
-	has := func(ops ...latex.Op) func(g, a *latex.Node) bool {
+	has := func(ops ...latex.Op) func(g, a *latex.Node) bool { // either is, or contains such a node
 		return either(func(n *latex.Node) bool { return n.Contains(ops...) })
 	}
 	nested := func(g, a *latex.Node) bool {
@@ -85,8 +85,8 @@ func init() { // the rules compare parts by the table
 	}
 }
 
-// byKind compares g and a by the first rule of kinds that fits; other kinds are compared as expressions. Before, it
-// writes vectors in one form, takes off remarks about letters, and decides propositions by their truth tables.
+// byKind compares g and a by the first rule of kinds that fits; other kinds are compared as expressions. Before, it writes
+// vectors in one form, takes off remarks such as k ∈ Z, and decides propositions by their truth tables.
 func (c *comparer) byKind(g, a *latex.Node) bool {
 	if g == nil || a == nil {
 		return c.decide(false, "nothing to compare")
@@ -99,14 +99,14 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 	}
 	defer func() { c.depth-- }()
 	g, a = untransposed(g), untransposed(a)
-	if isTuple(g) != isTuple(a) {
+	if isTuple(g) != isTuple(a) { // (1,2) and i + 2j
 		g, a = c.asComponents(g, a), c.asComponents(a, g)
 	}
-	if verdict, ok := c.unranged(g, a); ok {
+	if verdict, ok := c.forAllOmitted(g, a); ok {
 		return verdict
 	}
 	if (g.Op == latex.List) != (a.Op == latex.List) {
-		g, a = c.unremarked(g, a, true), c.unremarked(a, g, false)
+		g, a = c.withoutRemarks(g, a, true), c.withoutRemarks(a, g, false)
 	}
 	if rules.On("truth tables") && (isLogic(g) || isLogic(a)) {
 		if same, ok := c.sameTruth(g, a); ok {

@@ -14,9 +14,9 @@ import (
 // mostConstants bounds the constants, all orders of which are tried.
 const mostConstants = 3
 
-// freeConstants returns the letters of an expression or equation that may be free constants: C, K and the letters of more.
+// freeConstants returns the letters of an expression or equation that may be free constants: C, K and the others given.
 // It returns none where they may be used otherwise, as in V = CR: no function is there, and no constant is added.
-func freeConstants(n *latex.Node, more string) (names []string) {
+func freeConstants(n *latex.Node, others string) (names []string) {
 	if as, ok := assignmentOf(n); ok {
 		n = as.value
 	}
@@ -24,12 +24,12 @@ func freeConstants(n *latex.Node, more string) (names []string) {
 		return nil
 	}
 	for _, name := range algebra.Variables(n) {
-		if base, _, _ := strings.Cut(name, "_"); strings.Contains("CcKk"+more, base) && len(base) == 1 {
+		if base, _, _ := strings.Cut(name, "_"); strings.Contains("CcKk"+others, base) && len(base) == 1 {
 			names = append(names, name)
 		}
 	}
 	if len(names) == 0 || len(names) > mostConstants || len(names) == len(algebra.Variables(n)) {
-		return nil
+		return nil // none, too many, or no variable is left beside them
 	}
 	ofFunction := n.Any(func(m *latex.Node) bool {
 		return m.Op == latex.Func || m.Op == latex.Pow && len(algebra.Variables(m.Args[1])) > 0
@@ -48,7 +48,7 @@ func isSum(n *latex.Node, name string) bool {
 // renamedConstants compares g and a with the constants of a called as those of g, in any order.
 func (c *comparer) renamedConstants(g, a *latex.Node) bool {
 	want := freeConstants(g, "")
-	have := freeConstants(a, "ABDMab")
+	have := freeConstants(a, "ABDMab") // what answers also call them
 	if len(want) == 0 || len(want) != len(have) {
 		return false
 	}

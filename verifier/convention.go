@@ -52,7 +52,7 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 		if op != "=" || !hasValue(l) || !hasValue(r) {
 			continue
 		}
-		if !c.prose && !(&comparer{algebra: c.algebra}).equal(l, r) { // a new one, so that c's rule and conventions stay
+		if !c.inRunningText && !(&comparer{algebra: c.algebra}).equal(l, r) { // a new one, so that c's rule and conventions stay
 			return false
 		}
 	}

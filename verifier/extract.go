@@ -101,7 +101,7 @@ func (find *finder) fromBox(s string) extract {
 	if clean(b.content) == "" {
 		return extract{reason: "the last box is empty"}
 	}
-	e := extract{texts: []string{withFactor(s, b) + find.alternative(s, b)}, from: fromBoxed}
+	e := extract{texts: []string{withFactor(s, b) + find.alternative(s, b)}, from: fromBoxed} // 5 million, 5 or 7
 	isRelation := func(text string) bool { return mentionsAny(text, []string{"<", ">", "=", `\le`, `\ge`}) }
 	if all, either := find.joinedBoxes(s, b); either && !slices.ContainsFunc(all, isRelation) {
 		e.texts = []string{strings.Join(all, `\text{ or }`)}

@@ -86,7 +86,7 @@ func (c *comparer) relationRegion(n *latex.Node) *region {
 	if s, ok := membership(n); ok {
 		return c.region(s).about(n.Args[0].String())
 	}
-	total := &region{pieces: line.pieces}
+	total := &region{pieces: line.pieces} // all numbers, from which each relation takes some
 	for i, op := range n.Ops {
 		r := c.boundRegion(n.Args[i], op, n.Args[i+1])
 		if r == nil || total.variable != "" && r.variable != total.variable {

@@ -15,12 +15,12 @@ func isListLike(n *latex.Node) bool { return n.Op == latex.List || n.Op == latex
 // lists compares if one side is a list. A list without brackets is several answers, whose order does not matter
 // but whose number does; against a tuple its order counts. In a set repetitions do not count.
 func (c *comparer) lists(g, a *latex.Node) bool {
-	g, a = withEachExcluded(g), withEachExcluded(a)
+	g, a = withEachExcluded(g), withEachExcluded(a) // x != 0, 1
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
 	}
 	if (g.Op == latex.List) != (a.Op == latex.List) {
-		g, a = lettered(g, a), lettered(a, g)
+		g, a = asOptionList(g, a), asOptionList(a, g) // BC and B, C
 	}
 	set, other := swapped(a.Op == latex.Set, g, a)
 	switch {
@@ -42,9 +42,9 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	return c.decide(false, "a list against one value")
 }
 
-// lettered returns a word such as BC as the list of its letters if list is a list of as many
+// asOptionList returns a word such as BC as the list of its letters if list is a list of as many
 // options. It returns anything else unchanged.
-func lettered(word, list *latex.Node) *latex.Node {
+func asOptionList(word, list *latex.Node) *latex.Node {
 	if word.Op != latex.Mul && word.Op != latex.Text || len(word.Name) != len(list.Args) || !list.Every(isOption) {
 		return word
 	}
@@ -55,10 +55,10 @@ func lettered(word, list *latex.Node) *latex.Node {
 	return letters
 }
 
-// unremarked takes the remarks, such as x ∈ R, out of a list of one statement and remarks about its letters, if other is
+// withoutRemarks takes the remarks, such as x ∈ R, out of a list of one statement and remarks about its letters, if other is
 // no list. The remarks of a gold are memberships; an answer may also say that a letter for an integer is above a bound:
 // n >= 1. Any other n is returned unchanged.
-func (c *comparer) unremarked(n, other *latex.Node, isGold bool) *latex.Node {
+func (c *comparer) withoutRemarks(n, other *latex.Node, isGold bool) *latex.Node {
 	if n.Op != latex.List || other.Op == latex.List {
 		return n
 	}
@@ -179,7 +179,7 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 			return c.decide(false, "different things named")
 		}
 	}
-	if verdict, ok := c.ranging(g, a); ok {
+	if verdict, ok := c.bothForAll(g, a); ok {
 		return verdict
 	}
 	namedG, namedA := namedDistinctly(g), namedDistinctly(a)
@@ -199,10 +199,10 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	return c.twoSets(values(g), values(a)) // an element was repeated
 }
 
-// ranging compares statements about every k of a set, "x = 2k\pi, k ∈ Z". The letter k may differ.
-func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
-	restG, setG, k := ranged(g)
-	restA, setA, n := ranged(a)
+// bothForAll compares statements about every k of a set, "x = 2k\pi, k ∈ Z". The letter k may differ.
+func (c *comparer) bothForAll(g, a *latex.Node) (verdict, ok bool) {
+	restG, setG, k := splitForAll(g)
+	restA, setA, n := splitForAll(a)
 	if setG == nil || setA == nil || setG.Name != setA.Name {
 		return false, false
 	}
@@ -213,9 +213,9 @@ func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
 	return c.equal(restG, restA) || setG.Name == "Z" && c.sameProgression(valueOf(restG), valueOf(restA), k), true
 }
 
-// ranged splits "x = 2k\pi, k ∈ Z" into the statement, the set and the variable; set is
+// splitForAll splits "x = 2k\pi, k ∈ Z" into the statement, the set and the variable; set is
 // nil where n says nothing of the kind.
-func ranged(n *latex.Node) (rest, set, variable *latex.Node) {
+func splitForAll(n *latex.Node) (rest, set, variable *latex.Node) {
 	list := &latex.Node{Op: latex.List, Name: n.Name}
 	for _, arg := range n.Args {
 		if v, ok := rangingOver(arg); ok && set == nil {
@@ -230,14 +230,14 @@ func ranged(n *latex.Node) (rest, set, variable *latex.Node) {
 	return list, set, variable
 }
 
-// unranged compares a statement about all integers k with one that omits "k ∈ Z", as is common: x = 2n\pi has one letter
+// forAllOmitted compares a statement about all integers k with one that omits "k ∈ Z", as is common: x = 2n\pi has one letter
 // in k's place, which is replaced by k. ok is false if g and a are no such statements.
-func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
+func (c *comparer) forAllOmitted(g, a *latex.Node) (verdict, ok bool) {
 	list, other := swapped(a.Op == latex.List, g, a)
 	if list.Op != latex.List || other.Op == latex.List || len(list.Args) != 2 {
 		return false, false
 	}
-	rest, set, k := ranged(list)
+	rest, set, k := splitForAll(list)
 	if set == nil || set.Name != "Z" {
 		return false, false
 	}

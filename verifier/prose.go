@@ -323,9 +323,9 @@ func formulaOrProse(formula bool) string {
 // lastNumber returns the extent of the last number in running text with the words beside it that may be of its formula,
 // x + 5 or 5 and 6, without the punctuation around it; end is 0 if there is none.
 func (find *finder) lastNumber(s string) (start, end int) {
-	words := unspaced.FindAllStringIndex(s, -1)
-	text := func(i int) string { return s[words[i][0]:words[i][1]] }
-	at := len(words) - 1
+	pieces := unspaced.FindAllStringIndex(s, -1)
+	text := func(i int) string { return s[pieces[i][0]:pieces[i][1]] }
+	at := len(pieces) - 1
 	for ; at >= 0; at-- {
 		if w := text(at); strings.ContainsAny(w, "0123456789") && find.mathematical(w) {
 			break
@@ -336,16 +336,16 @@ func (find *finder) lastNumber(s string) (start, end int) {
 	}
 	first, last := at, at
 	for ; first > 0; first-- {
-		w, gap := text(first-1), s[words[first-1][1]:words[first][0]]
+		w, gap := text(first-1), s[pieces[first-1][1]:pieces[first][0]]
 		joined := (w == "and" || w == "or") && first > 1 && strings.ContainsAny(text(first-2), "0123456789") && find.mathematical(text(first-2))
 		if strings.Trim(gap, " ") != "" || !joined && (!find.mathematical(w) || strings.ContainsRune(".:;?!", rune(w[len(w)-1]))) {
 			break
 		}
 	}
-	for ; last+1 < len(words) && s[words[last][1]:words[last+1][0]] == " " && find.mathematical(strings.TrimRight(text(last+1), ".,;")); last++ {
+	for ; last+1 < len(pieces) && s[pieces[last][1]:pieces[last+1][0]] == " " && find.mathematical(strings.TrimRight(text(last+1), ".,;")); last++ {
 	}
-	start, end = words[first][0], words[last][1]
-	if i := strings.LastIndex(s[start:end], ">>"); i >= 0 { // a calculator's annotation
+	start, end = pieces[first][0], pieces[last][1]
+	if i := strings.LastIndex(s[start:end], ">>"); i >= 0 { // a calculator's annotation, <<2+3=5>>5
 		start += i + 2
 	}
 	if i := strings.Index(s[start:end], "</"); i > 0 { // a tag

@@ -165,7 +165,7 @@ func (c *comparer) listRegion(n *latex.Node) *region {
 		}
 	}
 	if n.Name == "and" && !isIntervals {
-		return nil
+		return nil // no number meets all, and "and" makes no union
 	}
 	return joined(parts, c.union)
 }
@@ -250,7 +250,7 @@ func asBracket(n *latex.Node) *latex.Node {
 		union := &latex.Node{Op: latex.Union}
 		for _, arg := range n.Args {
 			interval := asBracket(arg)
-			if interval.Op != latex.Bracket || len(interval.Args) != 2 || interval == arg && n.Name != "or" {
+			if interval.Op != latex.Bracket || len(interval.Args) != 2 || interval == arg && n.Name != "or" { // (1,2), (3,4) are points
 				return n
 			}
 			union.Args = append(union.Args, interval)

@@ -129,19 +129,19 @@ func (c *comparer) unitPowerOf(n *latex.Node) (unitPower, bool) {
 	return unitPower{}, false
 }
 
-// withSymbols is q, the quantity that n is, with the letters after its number read as units,
+// withUnitLetters is q, the quantity that n is, with the letters after its number read as units,
 // 10 m/s, where all of them are units.
-func (c *comparer) withSymbols(n *latex.Node, q quantity) quantity {
+func (c *comparer) withUnitLetters(n *latex.Node, q quantity) quantity {
 	var symbols quantity
-	if len(q.units) > 0 || q.percent || q.degree || !c.symbolUnits(n, 1, &symbols) || len(symbols.units) == 0 || symbols.value == nil {
+	if len(q.units) > 0 || q.percent || q.degree || !c.unitLetters(n, 1, &symbols) || len(symbols.units) == 0 || symbols.value == nil {
 		return q
 	}
 	return symbols
 }
 
-// symbolUnits multiplies q by n to a power, a product or quotient of a number before letters that are units; it reports
+// unitLetters multiplies q by n to a power, a product or quotient of a number before letters that are units; it reports
 // whether n is one, and else leaves q half multiplied. A product of letters has its spelling as its name: km.
-func (c *comparer) symbolUnits(n *latex.Node, power int, q *quantity) bool {
+func (c *comparer) unitLetters(n *latex.Node, power int, q *quantity) bool {
 	if _, _, known := unitNamed(n.Name); known && (n.Op == latex.Sym || n.Op == latex.Mul) {
 		q.units = append(q.units, unitPower{n.Name, power})
 		return true
@@ -154,21 +154,21 @@ func (c *comparer) symbolUnits(n *latex.Node, power int, q *quantity) bool {
 		q.value = n
 		return true
 	case n.Op == latex.Mul:
-		return n.Every(func(arg *latex.Node) bool { return c.symbolUnits(arg, power, q) })
+		return n.Every(func(arg *latex.Node) bool { return c.unitLetters(arg, power, q) })
 	case n.Op == latex.Div:
-		return c.symbolUnits(n.Args[0], power, q) && c.symbolUnits(n.Args[1], -power, q)
+		return c.unitLetters(n.Args[0], power, q) && c.unitLetters(n.Args[1], -power, q)
 	case n.Op == latex.Pow:
 		e, ok := c.algebra.Integer(n.Args[1])
-		return ok && e >= -9 && e <= 9 && c.symbolUnits(n.Args[0], power*e, q)
+		return ok && e >= -9 && e <= 9 && c.unitLetters(n.Args[0], power*e, q)
 	}
 	return false
 }
 
-// isMeasure reports whether the letters behind a number are units that nobody means as
+// lettersAreUnits reports whether the letters behind a number are units that nobody means as
 // variables, or stand behind a power of ten.
-func (c *comparer) isMeasure(n *latex.Node) bool {
+func (c *comparer) lettersAreUnits(n *latex.Node) bool {
 	var symbols quantity
-	if !n.Contains(latex.Sym) || !c.symbolUnits(n, 1, &symbols) || symbols.value == nil {
+	if !n.Contains(latex.Sym) || !c.unitLetters(n, 1, &symbols) || symbols.value == nil {
 		return false
 	}
 	scientific := symbols.value.Any(func(m *latex.Node) bool { return m.Op == latex.Pow && m.Args[0].Is(latex.Num) })
@@ -217,16 +217,17 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	if g.Op == latex.Num && a.Op == latex.Num { // most answers
 		return c.expressions(g, a)
 	}
+	// C_n^k on one side only is a number of combinations; on both C may be a variable.
 	if inG, inA := namesCount(g), namesCount(a); inG != inA || !g.Contains(latex.App) || !a.Contains(latex.App) {
 		g, a = withCombinations(g, inG != inA), withCombinations(a, inG != inA)
 	}
 	x, y := c.quantityOf(g), c.quantityOf(a)
 	if (len(x.units) == 0) != (len(y.units) == 0) {
-		x, y = c.withSymbols(g, x), c.withSymbols(a, y)
-	} else if len(y.units) == 0 && len(algebra.Variables(g)) == 0 && c.isMeasure(a) {
-		y = c.withSymbols(a, y) // 5 m^2 against 5
-	} else if len(x.units) == 0 && len(algebra.Variables(a)) == 0 && c.isMeasure(g) {
-		x = c.withSymbols(g, x)
+		x, y = c.withUnitLetters(g, x), c.withUnitLetters(a, y)
+	} else if len(y.units) == 0 && len(algebra.Variables(g)) == 0 && c.lettersAreUnits(a) {
+		y = c.withUnitLetters(a, y) // 5 m^2 against 5
+	} else if len(x.units) == 0 && len(algebra.Variables(a)) == 0 && c.lettersAreUnits(g) {
+		x = c.withUnitLetters(g, x)
 	}
 	switch {
 	case x.percent != y.percent:

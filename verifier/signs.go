@@ -42,7 +42,7 @@ func expandSigns(n *latex.Node) (expanded *latex.Node, ok bool) {
 			count++
 		}
 	}
-	choices := 1 << min(count, 20)
+	choices := 1 << min(count, 20) // 2^20 is too many, too
 	if together {
 		choices = 2
 	}

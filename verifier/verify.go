@@ -113,7 +113,7 @@ func compareExtract(gold string, e extract, start comparer) decision {
 		d.Reason = "no answer"
 	}
 	start.algebra = algebra.NewChecker() // all readings share one budget
-	start.prose = e.from == fromProse && !e.whole
+	start.inRunningText = e.from == fromProse && !e.whole
 	for i, text := range e.texts {
 		answer := clean(text)
 		if answer == "" {
@@ -280,7 +280,7 @@ func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
 	// The letter or its content is a convention of its own: no other may be added.
 	equal := func(x, y *latex.Node) bool {
 		c := start
-		c.prose = false
+		c.inRunningText = false
 		return c.equal(x, y) && (c.used == strict || c.used == percentValue || c.used == degreeValue)
 	}
 	for _, n := range [...]*latex.Node{g.Chosen, a.Chosen} {

@@ -33,7 +33,7 @@ func isWorked(n *latex.Node, text string) bool {
 		kinds := map[latex.Op]int{} // how many powers of ten, roots and numbers; two of a kind are left to multiply
 		for _, x := range n.Args {
 			switch {
-			case isTenth(x):
+			case isPowerOfTen(x):
 				kinds[latex.Pow]++
 			case x.Op == latex.Root && worked(x):
 				kinds[latex.Root]++
@@ -56,11 +56,11 @@ func isWorked(n *latex.Node, text string) bool {
 		_, comesOut := algebra.NewChecker().Rational(n)
 		return !comesOut && n.Every(worked)
 	}
-	return isTenth(n)
+	return isPowerOfTen(n)
 }
 
-// isTenth reports whether n is a power of ten, as in scientific notation.
-func isTenth(n *latex.Node) bool {
+// isPowerOfTen reports whether n is a power of ten, as in scientific notation.
+func isPowerOfTen(n *latex.Node) bool {
 	return n.Op == latex.Pow && n.Args[0].Is(latex.Num) && n.Args[0].Rat.Cmp(big.NewRat(10, 1)) == 0 && whole(n.Args[1]) != nil
 }
 

@@ -63,7 +63,7 @@ func (p *parser) argument() *Node {
 		first, rest := t.num.text[0], t.num.text[1:]
 		v, _ := new(big.Rat).SetString(rest)
 		t.num = &numeral{value: v, digits: len(strings.TrimLeft(rest, "0")), places: -1, digitsOnly: true, text: rest}
-		t.spaceBefore = false
+		t.spaceBefore = false // between the digits is none
 		return integer(int64(first - '0'))
 	case word:
 		if t.inText || t.inRoman {
@@ -91,8 +91,8 @@ func (p *parser) argument() *Node {
 	return nil
 }
 
-// afresh calls parse for the content of brackets: no bar outside of them is closed in it, and no set's condition begins.
-func (p *parser) afresh(parse func() *Node) *Node {
+// inBrackets calls parse for the content of brackets: no bar outside of them is closed in it, and no set's condition begins.
+func (p *parser) inBrackets(parse func() *Node) *Node {
 	bars, inSet := p.openBars, p.inSet
 	p.openBars, p.inSet = 0, false
 	n := parse()
@@ -103,14 +103,14 @@ func (p *parser) afresh(parse func() *Node) *Node {
 // group parses {...}, with \over or \choose inside.
 func (p *parser) group() *Node {
 	p.expect("{")
-	n := p.afresh(p.stacked)
+	n := p.inBrackets(p.statementsOrStack)
 	p.expect("}")
 	p.failIf(n == nil)
 	return n
 }
 
-// stacked parses statements, or two with \over or \choose between them.
-func (p *parser) stacked() *Node {
+// statementsOrStack parses statements, or two with \over or \choose between them.
+func (p *parser) statementsOrStack() *Node {
 	n := p.statements()
 	if t := p.cur(); t.cmd("over") || t.cmd("choose") || t.cmd("atop") {
 		op := Div
@@ -131,7 +131,7 @@ func (p *parser) bracketed() *Node {
 	open := p.cur().text
 	p.advance()
 	p.openBrackets++
-	n := p.afresh(p.stacked)
+	n := p.inBrackets(p.statementsOrStack) // nil if nothing is in them
 	p.openBrackets--
 	shut := p.cur().text
 	switch {
@@ -415,9 +415,9 @@ var englishSigns = SetOf("square triangle angle star diamond partial")
 func (p *parser) namedWord(w string) *Node {
 	t := p.cur()
 	name, isFunction := functions[w]
-	if isFunction && len(w) > 1 && p.ahead(1).kind != end || manyArguments[w] && p.ahead(1).is("(") {
+	if isFunction && len(w) > 1 && p.ahead(1).kind != end || manyArguments[w] && p.ahead(1).is("(") { // not a word at the end
 		p.advance()
-		return p.function(cmp.Or(name, w))
+		return p.function(cmp.Or(name, w)) // gcd and the like have no other name
 	}
 	switch w {
 	case "pi", "Pi":
@@ -444,7 +444,7 @@ func (p *parser) namedWord(w string) *Node {
 		}
 	}
 	if len(w) > 1 && !t.inText {
-		if g, ok := greek[w]; ok && !englishSigns[w] {
+		if g, ok := greek[w]; ok && !englishSigns[w] { // not "angle" or "star"
 			p.advance()
 			return &Node{Op: Sym, Name: g}
 		}

@@ -54,7 +54,7 @@ func (p *parser) command() *Node {
 	case "begin":
 		return p.environment()
 	case "overbrace", "underbrace":
-		p.advance() // as if the brace were not there
+		p.advance() // passes the {, whose } then ends the formula: only the spelling is compared
 		n := p.argument()
 		p.failIf(p.cur().is("_") || p.cur().is("^")) // the text over the brace may be another answer
 		return n
@@ -305,7 +305,7 @@ func (p *parser) money(name string) *Node {
 	unit := &Node{Op: Unit, Name: unitOf(name)}
 	switch {
 	case name == "currency":
-		unit.Name = "#any" // ¥ is a yen or a yuan
+		unit.Name = "#any" // ¥ is a yen or a yuan: a noun that says nothing
 	case unit.Name == "": // of $
 		unit.Name = "USD"
 	}

@@ -10,19 +10,19 @@ func (p *parser) environment() *Node {
 		if name == "array" || name == "tabular" {
 			p.skipColumns()
 		}
-		n = p.afresh(p.cells)
+		n = p.inBrackets(p.cells)
 		if name == "vmatrix" {
 			n.Name = "|" // a determinant
 		}
 	case "cases", "dcases", "rcases":
-		n = p.afresh(p.cells)
+		n = p.inBrackets(p.cells)
 		if n.Cols == 1 {
 			n = &Node{Op: List, Name: "and", Args: n.Args}
 		} else {
 			n = &Node{Op: Cases, Args: n.Args, Cols: n.Cols}
 		}
 	default:
-		n = p.afresh(p.statements)
+		n = p.inBrackets(p.statements)
 		p.failIf(n == nil)
 	}
 	p.failIf(!p.cur().cmd("end"))

@@ -153,7 +153,7 @@ func (p *parser) product() *Node {
 			}
 			factors = []*Node{quotient}
 			continue
-		case p.skipOutOf():
+		case p.skipInOrOutOf():
 			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.factor()}}}
 			continue
 		case afterInteger && p.mixedAhead():
@@ -256,8 +256,8 @@ func (p *parser) domainAhead() bool {
 	return false
 }
 
-// skipOutOf passes the words of 1 in 6 or 3 out of 4.
-func (p *parser) skipOutOf() bool {
+// skipInOrOutOf passes the words of 1 in 6 or 3 out of 4.
+func (p *parser) skipInOrOutOf() bool {
 	n := 0
 	if p.phraseAhead([]string{"in"}) {
 		n = 1
@@ -574,7 +574,7 @@ func (p *parser) subscript(n *Node) *Node {
 		}
 	}
 	if n.Op == Num && p.pos >= 2 {
-		digits := p.tokens[p.pos-2]            // before the _
+		digits := p.tokens[p.pos-2]            // the numeral as written, before the _
 		if p.pos >= 4 && digits.kind == sign { // (312)_4
 			digits = p.tokens[p.pos-3]
 		}
@@ -590,7 +590,7 @@ func (p *parser) subscript(n *Node) *Node {
 		return indexed(n, p.argument())
 	}
 	p.advance()
-	sub := p.afresh(p.statements)
+	sub := p.inBrackets(p.statements)
 	p.expect("}")
 	return indexed(n, sub)
 }

@@ -20,7 +20,7 @@ func (p *parser) skipIntroduction() bool {
 			return i > 0 && isPhrase && p.skipTo(i+1)
 		}
 		altering := len(w) > 2 && (changesNumber(w) || changesNumber(singular(w))) && !abbreviations[w]
-		if altering || prefixing[w] || i == 0 && begins[w] {
+		if altering || precedingModifiers[w] || i == 0 && begins[w] { // such as half, square or about
 			return false
 		}
 	}
@@ -54,8 +54,8 @@ func startsValue(t *token) bool {
 		t.text != "}" && t.text != ")" && t.text != "," && t.text != "."
 }
 
-// prefixing are words that change the number after them.
-var prefixing = SetOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub " +
+// precedingModifiers are words that change the number after them.
+var precedingModifiers = SetOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub " +
 	"un non about nearing missing lacking save bar barring")
 
 // copulaAhead reports whether "is" or the like stands between a quantity and its number: x is 5.

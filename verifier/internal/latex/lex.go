@@ -23,7 +23,7 @@ type lexer struct {
 	openBrackets   int    // open (), [] and \{\}: there a comma separates
 	doubledSlashes bool   // every command has two backslashes (escaped text)
 	itemsUntil     int    // up to here commas between digits separate the items of a list
-	grouped        string // the digits and commas ahead, where these part thousands
+	thousandsAhead string // the digits and commas ahead, where these part thousands
 	ambiguity      ambiguity
 	steps          int // number of bytes read
 	err            error
@@ -42,7 +42,7 @@ type braceKind uint8
 
 const (
 	group  braceKind = iota // a {group}
-	melted                  // the braces of \text{}: no tokens
+	unseen                  // the braces of \text{}: no tokens
 )
 
 // lex returns the tokens of src, an end token last, which other readings the text allows, and the number of bytes
@@ -183,7 +183,7 @@ func (l *lexer) next() {
 		l.letters()
 	case c == '\\':
 		l.backslash()
-	case c == '{' && l.peek(2) == '}' && strings.IndexByte(":=+-<>*/", l.peek(1)) >= 0: // 3{:}30
+	case c == '{' && l.peek(2) == '}' && strings.IndexByte(":=+-<>*/", l.peek(1)) >= 0: // 3{:}30 is set closely
 		l.pos++
 		l.punctuation(l.peek(0))
 		l.pos++
@@ -427,7 +427,7 @@ func (l *lexer) enterText(name string) {
 		return // \mathrm x: the style of one letter does not matter
 	}
 	l.pos = i + 1
-	b := brace{kind: melted, outside: l.mode}
+	b := brace{kind: unseen, outside: l.mode}
 	if n := len(l.tokens); n > 0 {
 		if t := l.tokens[n-1]; t.is("_") || t.is("^") || t.kind == command && takesArgument(&t) {
 			b.kind = group

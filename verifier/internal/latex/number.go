@@ -35,14 +35,14 @@ type ambiguity struct {
 func (l *lexer) number() {
 	start := l.pos
 	if start >= l.itemsUntil { // what follows was not looked at before
-		l.readCommas()
+		l.readCommas() // sets thousandsAhead where commas part thousands
 	}
-	whole, digitsOnly := strings.ReplaceAll(l.grouped, ",", ""), false
-	l.pos += len(l.grouped)
-	if l.grouped == "" {
+	whole, digitsOnly := strings.ReplaceAll(l.thousandsAhead, ",", ""), false
+	l.pos += len(l.thousandsAhead)
+	if l.thousandsAhead == "" {
 		whole, digitsOnly = l.wholePart()
 	}
-	l.grouped = ""
+	l.thousandsAhead = ""
 	n := numeral{places: -1, digitsOnly: digitsOnly}
 	var fraction string
 	if l.decimalPoint() {
@@ -142,7 +142,7 @@ func (l *lexer) digits() string {
 }
 
 // readCommas looks ahead at the digits from the position on and the commas between them, and settles what the commas
-// are. If they part thousands, grouped is set to all of it; if they separate the items of a list, itemsUntil to its end.
+// are. If they part thousands, thousandsAhead is set to all of it; if they separate the items of a list, itemsUntil to its end.
 // If one is a decimal comma, neither is set. The ambiguity says which other readings are possible.
 func (l *lexer) readCommas() {
 	i := l.pos
@@ -156,7 +156,7 @@ func (l *lexer) readCommas() {
 	}
 	if l.openBrackets == 0 && rules.On("separators") && isGrouped(digits) && l.reading.Comma == thousands {
 		l.ambiguity.Thousands = true
-		l.grouped = digits
+		l.thousandsAhead = digits
 		return
 	}
 	if strings.Count(digits, ",") == 1 {
@@ -187,8 +187,8 @@ func isGrouped(digits string) bool {
 // separators may separate groups of three digits besides a comma.
 var separators = [...]string{`{,}`, `\text{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, `\,`, `\;`, `\:`, `\ `, `{\,}`, `{ }`, "~", " ", "\u00a0", "\u2009", "\u202f", "'"}
 
-// pointed matches groups of three digits with points, 1.234.567.
-var pointed = regexp.MustCompile(`^(?:\.\d{3}){2,9}`)
+// pointThousands matches groups of three digits with points, 1.234.567.
+var pointThousands = regexp.MustCompile(`^(?:\.\d{3}){2,9}`)
 
 // wholePart reads the digits before the point and the separators among them, and returns the digits. digitsOnly says
 // that there were no separators.
@@ -214,7 +214,7 @@ func (l *lexer) wholePart() (digits string, digitsOnly bool) {
 		l.pos += n + 3
 		groups = append(groups, g...)
 	}
-	if m := pointed.FindString(l.src[l.pos:]); len(groups) == len(first) && m != "" && !isDigit(l.peek(len(m))) {
+	if m := pointThousands.FindString(l.src[l.pos:]); len(groups) == len(first) && m != "" && !isDigit(l.peek(len(m))) {
 		l.pos += len(m)
 		l.ambiguity.Decimal, l.itemsUntil = true, l.pos // a comma after them is a decimal comma
 		groups = append(groups, strings.ReplaceAll(m, ".", "")...)

@@ -181,7 +181,7 @@ func (p *parser) top() (tree *Node, err error) {
 			panic(r)
 		}
 	}()
-	tree = p.stacked()
+	tree = p.statementsOrStack()
 	p.failIf(p.cur().kind != end)
 	return tree, nil
 }
@@ -329,7 +329,7 @@ func (p *parser) skipEnding() {
 	}
 	t := p.cur()
 	if p.domainAhead() || t.cmd("forall") || p.afterthoughtAhead() {
-		p.pos = len(p.tokens) - 1
+		p.pos = len(p.tokens) - 1 // to the end: the remark says nothing else
 		return
 	}
 	if begin := strings.ToLower(t.text); t.kind == word && conditional[begin] {
@@ -367,7 +367,7 @@ func (p *parser) skipRelation() bool {
 // statement, an arrow and a conclusion it returns the conclusion, or an implication if both are propositions.
 func (p *parser) statement() *Node {
 	defer p.enter()()
-	about := p.skipFillers()              // the next value is rounded
+	about := p.skipFillers()              // about: words or ≈ say that the next value is rounded
 	for p.accept("=>") || p.accept("&") { // & aligns the lines of an environment
 	}
 	var args []*Node
@@ -381,7 +381,7 @@ func (p *parser) statement() *Node {
 		}
 		arrow := p.cur().text
 		if p.cur().is("=>") || p.cur().is("<=>") || p.cur().is("<==") {
-			// The conclusion follows, unless it is of a number: 5 => 7.
+			// The conclusion follows, and alone is the answer: 2x = 4 => x = 2.
 			p.advance()
 			if len(ops) == 0 && isProposition(args[0]) && !p.atListEnd() {
 				return implication(arrow, args[0], p.statement())
@@ -390,7 +390,7 @@ func (p *parser) statement() *Node {
 			if p.atListEnd() {
 				break
 			}
-			p.failIf(len(ops) == 0 && args[0].Op.Scalar() && isConstant(args[0]))
+			p.failIf(len(ops) == 0 && args[0].Op.Scalar() && isConstant(args[0])) // 5 => 7
 			return p.statement()
 		}
 		if p.cur().kind == newline && p.ahead(1).is("&") {

@@ -93,7 +93,7 @@ func unitOf(w string) string {
 			return u
 		}
 	}
-	return map[string]string{"kg": "kg", "cm": "cm"}[single]
+	return map[string]string{"kg": "kg", "cm": "cm"}[single] // of kgs and cms, which have a prefix and a plural
 }
 
 // prefixed is the unit that w names with or without a prefix; "" if none. Words that may
@@ -130,7 +130,7 @@ func (p *parser) suffix(factors []*Node) (with []*Node, ok bool) {
 		p.expect(")")
 		return factors, true
 	}
-	if n, at := factors[len(factors)-1], p.pos; n.Op == Num && p.accept("(") { // 5 (five)
+	if n, at := factors[len(factors)-1], p.pos; n.Op == Num && p.accept("(") { // 5 (five): the number is said twice
 		if said := p.spelledNumber(); said != nil && said.Op == Num && p.accept(")") {
 			p.failIf(said.Rat.Cmp(n.Rat) != 0) // 5 (six)
 			return factors, true
@@ -223,9 +223,9 @@ func (p *parser) suffix(factors []*Node) (with []*Node, ok bool) {
 	if (t.inText && t.text == "i") || t.inRoman && (t.text == "i" || t.text == "e" || t.text == "d") {
 		return nil, false // upright constants, and the d of an integral
 	}
-	called, many := p.isFunction(t.text), manyArguments[t.text]
+	isFunction, many := p.isFunction(t.text), manyArguments[t.text] // many: gcd and the like want a bracket
 	isLast := next.kind == end || next.is("}") || next.is(".") && p.ahead(2).kind == end
-	if called && (many && next.is("(") || !many && !isLast) {
+	if isFunction && (many && next.is("(") || !many && !isLast) {
 		return nil, false // a logarithm, not logs
 	}
 	if !t.inText && !t.inRoman { // letters of a formula: a unit, or a product of variables
@@ -234,8 +234,8 @@ func (p *parser) suffix(factors []*Node) (with []*Node, ok bool) {
 		if p.noUnitLetters || !isUnit {
 			wordAhead := next.kind == word || next.is(".") && p.ahead(2).kind == word
 			squared := wordAhead && (w == "square" || w == "sq" || w == "cubic" || w == "cu")
-			formula := greek[t.text] != "" || mathWords[t.text] || looksLikeLetters(t.text, next) && !p.proseAhead() && !called
-			if formula && !squared || !t.spaceBefore {
+			formula := greek[t.text] != "" || mathWords[t.text] || looksLikeLetters(t.text, next) && !p.proseAhead() && !isFunction
+			if formula && !squared || !t.spaceBefore { // no counted noun
 				return nil, false
 			}
 		} else if len(t.text) == 2 && !t.spaceBefore && !isNumeral(factors[last]) { // \pi cm without a space
@@ -350,7 +350,7 @@ func (p *parser) units() []*Node {
 			break
 		}
 		if inverse := p.ahead(2).is("-") || p.ahead(2).is("{") && p.ahead(3).is("-"); inverse && p.ahead(1).is("^") && len(out) > 0 {
-			t.inRoman = true // so that unit takes a single letter: km h^{-1}
+			t.inRoman = true // so that unit takes a single letter for a unit: the h of km h^{-1}
 		}
 		if u := p.unit(); u != nil {
 			if len(noun) == 0 {
@@ -487,13 +487,13 @@ func (p *parser) unit() *Node {
 		p.pos++
 		p.accept(".")
 	}
-	tight := p.previous().kind == number && !p.cur().spaceBefore
+	isTight := p.previous().kind == number && !p.cur().spaceBefore
 	name := p.unitName()
 	switch {
 	case name == "":
 		p.pos = at
 		return nil
-	case name == "K" && tight:
+	case name == "K" && isTight:
 		name = "K?" // 5K may be 5000
 	}
 	u := &Node{Op: Unit, Name: name}
@@ -520,14 +520,14 @@ func (p *parser) unitName() string {
 	} else if next.is(".") && !next.spaceBefore && strings.EqualFold(t.text, "fl") {
 		next, n = p.ahead(2), 2
 	}
-	words := t.kind == word && next.kind == word
+	twoWords := t.kind == word && next.kind == word
 	micro := t.cmd("mu") && next.kind == word && (next.inText || next.inRoman || p.previous().kind == number && len(next.text) == 1)
 	ohms := next.cmd("Omega") && t.kind == word
-	if words && (t.inText || t.inRoman || next.spaceBefore) || micro || ohms {
+	if twoWords && (t.inText || t.inRoman || next.spaceBefore) || micro || ohms {
 		u := unitOf(t.text + next.text)
-		two := unitOf(t.text) != "" && unitOf(next.text) != "" && !ohms && !strings.EqualFold(t.text, "fl") // each is a unit
-		short := len(t.text+next.text) <= 2 || words && len(t.text) < 2
-		if u != "" && !two && !short {
+		areTwo := unitOf(t.text) != "" && unitOf(next.text) != "" && !ohms && !strings.EqualFold(t.text, "fl") // each is a unit
+		short := len(t.text+next.text) <= 2 || twoWords && len(t.text) < 2                                     // letters of a formula
+		if u != "" && !areTwo && !short {
 			p.pos += n + 1
 			return u
 		}

@@ -106,26 +106,26 @@ func (p *parser) spelledNumber() *Node {
 		return nil
 	}
 	total, part, found := int64(0), int64(0), false // part is what a thousand or a million that follows multiplies
-	joinable := int64(1) << 60                      // a word below this adds to the number: any at first, then ones after tens
+	joinsBelow := int64(1) << 60                    // a word below this adds to the number: any at first, then ones after tens
 	for p.cur().kind == word {
 		w := strings.ToLower(p.cur().text)
 		v, plain := numberWords[w]
 		m, times := multipliers[w]
 		_, more := Spelled(p.ahead(1).text)
-		if plain && v < joinable {
-			part, found, joinable = part+v, true, 0
+		if plain && v < joinsBelow {
+			part, found, joinsBelow = part+v, true, 0 // after "five" no other word adds
 			if v >= 20 {
-				joinable = 10
+				joinsBelow = 10
 			}
 		} else if times && found && m == 100 {
-			part, joinable = part*100, 100
+			part, joinsBelow = part*100, 100
 		} else if times && found && total < 1e15 {
-			total, part, joinable = total+part*m, 0, 100
-		} else if w != "and" || joinable != 100 || !more {
+			total, part, joinsBelow = total+part*m, 0, 100
+		} else if w != "and" || joinsBelow != 100 || !more {
 			break
 		}
 		p.advance()
-		if joinable == 10 && p.cur().is("-") && p.ahead(1).kind == word && isNumberWord(p.ahead(1).text) {
+		if joinsBelow == 10 && p.cur().is("-") && p.ahead(1).kind == word && isNumberWord(p.ahead(1).text) {
 			p.advance() // twenty-five
 		}
 	}
