@@ -63,7 +63,7 @@ func (d *Episodes) Close() error {
 	return nil
 }
 
-// set makes a round the current one, nil for none. With closed none follows.
+// set makes a round the current one, nil for none, for those that wait for it. With closed none follows.
 func (d *Episodes) set(r *round, closed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,8 @@ func (d *Episodes) serve(w http.ResponseWriter, r *http.Request) {
 	now.handler.ServeHTTP(w, r)
 }
 
-// Drive implements environment.Driver.
+// Drive implements environment.Driver: programs play an episode for each sample of x.Requests, by asking a server of
+// OpenAI's API that this round alone has. An error is that of the server, or of ctx.
 func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(environment.Driven)) (stats sampler.Stats, err error) {
 	r := &round{Episodes: d, drive: x, keys: map[string]*episode{}}
 	for i, q := range x.Requests {
@@ -124,21 +125,22 @@ func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(en
 	r.handler = r.routes()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	failed := make(chan error, 1)
+	serverEnded := make(chan error, 1)
 	// Decoding outlives ctx: play ends the episodes' sessions between two steps of the decoder.
 	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
-		failed <- r.server.Run(decoding)
-		stop() // without it no request is answered
+		serverEnded <- r.server.Run(decoding)
+		stop() // without the server no request is answered
 	}()
-	d.set(r, false)
+	const isLast = false // other rounds may follow
+	d.set(r, isLast)
 	go r.logUnbegun(ctx, len(r.unbegun), 3*time.Second)
 	stats = r.play(ctx, ended)
-	d.set(nil, false)
+	d.set(nil, isLast)
 	err = ctx.Err()
 	stopDecoding()
-	if other := <-failed; other != nil {
-		err = other
+	if failure := <-serverEnded; failure != nil {
+		err = failure // rather than that of ctx, which the server's end has stopped
 	}
 	return stats, err
 }

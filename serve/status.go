@@ -190,7 +190,7 @@ func (s *Status) Advance(n int) {
 
 // Record implements metrics.Observer. It sets a gauge for each number.
 func (s *Status) Record(r metrics.Record) {
-	s.progress(func() {
+	s.progress(func() { // under s.mu; it also notes the time of the progress
 		if step := r.Float("step"); !math.IsNaN(step) {
 			s.health.Step = int(step)
 		}

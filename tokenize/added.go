@@ -150,16 +150,16 @@ func (a *addedSet) find(s string) (found []foundToken, tried int) {
 // split calls, in order, between for the texts around the added tokens of s that
 // are not empty, and found for the tokens.
 func (a *addedSet) split(s string, between func(string), found func(id int32)) {
-	done, from := 0, 0 // the end of what was given to between and found, and of the last place that was looked at
-	blankEnd := 0      // the end of the white space that was skipped last, so that it is read once
+	done, searched := 0, 0 // the ends of what was given to between and found, and of the token that was looked at last
+	blankEnd := 0          // the end of the white space that was skipped last, so that it is read once
 	places, _ := a.find(s)
 	for _, at := range slices.Backward(places) {
 		t, start := &a.tokens[at.token], at.start
-		if start < from {
+		if start < searched {
 			continue // within the previous token
 		}
 		end := start + len(t.Content)
-		from = end
+		searched = end
 		if t.SingleWord && (endsWithWord(s[:start]) || startsWithWord(s[end:])) {
 			continue
 		}
@@ -176,7 +176,7 @@ func (a *addedSet) split(s string, between func(string), found func(id int32)) {
 			between(s[done:start])
 		}
 		found(t.ID)
-		done = end // as in the reference, also where white space was skipped beyond it
+		done = end // as in the reference, this may go back before white space that a token with RStrip has skipped
 	}
 	if done < len(s) {
 		between(s[done:])

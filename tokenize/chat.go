@@ -213,8 +213,8 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 		return "", nil, err
 	}
 	data := c.names(chat)
-	if _, own := data.Get(xmlTools); !own && chat.Tools.value != nil && strings.Contains(source.source, xmlTools) {
-		data.Set(xmlTools, chat.Tools.value)
+	if _, stated := data.Get(xmlTools); !stated && chat.Tools.value != nil && strings.Contains(source.source, xmlTools) {
+		data.Set(xmlTools, chat.Tools.value) // SmolLM3's template reads the tools by this name
 	}
 	try := func(turns jinja.List) (string, error) { // how the template writes messages in some form
 		trial := data.Clone()
@@ -228,7 +228,7 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 		if chat.AddGenerationPrompt {
 			return "", nil, errors.New("continue_final_message and add_generation_prompt contradict one another")
 		}
-		if said, err = chat.Continue.mark(turns, source.source); err != nil {
+		if said, err = chat.Continue.mark(turns, source.source); err != nil { // puts a tag behind the text, where cut finds it
 			return "", nil, err
 		}
 	}

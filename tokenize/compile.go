@@ -223,7 +223,7 @@ func (c *compiler) lookahead(op op) part {
 
 // character parses what matches one character: a class or a literal.
 func (c *compiler) character() set {
-	c.items = 0
+	c.items = 0 // class counts its items
 	failIf(c.rest == "", "unexpected end")
 	switch c.rest[0] {
 	case '[':

@@ -462,7 +462,7 @@ func (b *builder) addToken(a addedToken) error {
 		return fmt.Errorf("added token %q has the id of %q, %d", a.Content, old, a.ID)
 	}
 	t.names[a.ID], t.ids[a.Content] = a.Content, a.ID
-	t.bytes[a.ID] = string(appendBytes(nil, []byte(a.Content)))
+	t.bytes[a.ID] = string(appendBytes(nil, []byte(a.Content))) // the reference decodes it as a name of the vocabulary
 	t.special[a.ID] = a.Special
 	if a.Normalized && len(t.form.steps) > 0 {
 		a.Content = t.form.apply(a.Content)

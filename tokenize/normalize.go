@@ -28,7 +28,7 @@ func nfc(s string) string {
 	}
 	dst := make([]byte, 0, len(s)+16)
 	for i := 0; i < len(s); {
-		normal := quickSpan(s, i)
+		normal := quickSpan(s, i) // the end of what is in NFC, whatever follows
 		dst = append(dst, s[i:normal]...)
 		if i = normal; i == len(s) {
 			break

@@ -248,7 +248,7 @@ func (b *builder) readTemplateProcessing(s stage) error {
 	if len(before)+len(after)+len(b.t.idsBefore)+len(b.t.idsAfter) > maxAround {
 		return fmt.Errorf("TemplateProcessing adds more than %d tokens", maxAround)
 	}
-	b.t.idsBefore = append(before, b.t.idsBefore...)
+	b.t.idsBefore = append(before, b.t.idsBefore...) // a later stage stands around an earlier one
 	b.t.idsAfter = append(b.t.idsAfter, after...)
 	return nil
 }

@@ -97,7 +97,7 @@ func ParseTemplate(text string) (Template, error) {
 	}
 	t := Template{Name: text, parts: partsOf(text)}
 	problems := 0
-	for i := 1; i < len(t.parts); i += 2 {
+	for i := 1; i < len(t.parts); i += 2 { // the odd parts are names
 		switch name := t.parts[i]; {
 		case name == problemName:
 			problems++
@@ -111,7 +111,7 @@ func ParseTemplate(text string) (Template, error) {
 	case problems > 1:
 		return Template{}, fmt.Errorf("tokenize: the template %q has {problem} more than once", text)
 	}
-	return t.filled(nil), nil
+	return t.filled(nil), nil // nil: Fill puts the values of columns in, row by row
 }
 
 var inBraces = regexp.MustCompile(`\{\{[A-Za-z_][\w.]*\}\}|\{[A-Za-z_][\w.]*\}`)
@@ -197,7 +197,7 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 	switch {
 	case len(around.Columns) > 0:
 		return "", nil, fmt.Errorf("the template names {%s}, a column, and there is no row of a file here", around.Columns[0])
-	case around.Auto && around.Foreign(t) && t.CheckChat() == nil: // auto's text is in Qwen's format
+	case around.Auto && around.Foreign(t) && t.CheckChat() == nil: // auto's own text is in Qwen's format, which t has no tokens for
 		for _, c := range instructed(problem) { // two ways to state the instruction: the first that the template takes
 			if text, ids, err = t.EncodeChat(c); err == nil {
 				break
@@ -206,7 +206,7 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 		return text, ids, err
 	case !around.Chat:
 		text = around.Render(problem)
-		return text, once(t.Encode(text), len(t.idsBefore)), nil // the template may begin with BOS itself
+		return text, withoutDouble(t.Encode(text), len(t.idsBefore)), nil // the template may begin with BOS itself
 	}
 	chat, err := around.Around(Talk(Message{Role: "user", Content: around.Render(problem)}))
 	if err != nil {
@@ -244,8 +244,8 @@ func instructed(problem string) [2]Conversation {
 	return [2]Conversation{inSystem, Talk(user)}
 }
 
-// once returns ids without the first n, such as BOS, if the text began with the n tokens that Encode adds.
-func once(ids []int32, n int) []int32 {
+// withoutDouble returns ids without the first n, such as BOS, if the text began with the n tokens that Encode adds.
+func withoutDouble(ids []int32, n int) []int32 {
 	if len(ids) >= 2*n && slices.Equal(ids[:n], ids[n:2*n]) {
 		return ids[n:]
 	}

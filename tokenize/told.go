@@ -45,6 +45,7 @@ func (c Conversation) Untold(t *Tokenizer) (roles []string) {
 	}
 	text, err := t.Chat(probe)
 	for i, m := range c.Messages {
+		// A message without a content has the mark "", which every text contains.
 		if err == nil && !strings.Contains(text, marks[i]) && !slices.Contains(roles, m.Role) {
 			roles = append(roles, m.Role)
 		}
@@ -64,7 +65,7 @@ func (c Conversation) NewlyUntold(t *Tokenizer) string {
 			name, _ := key.(string)
 			names := []string{name}
 			if slices.Contains(reasoningFields, name) {
-				name, names = reasoningFields[0], reasoningFields
+				name, names = reasoningFields[0], reasoningFields // several names of one field
 			}
 			list, isList := v.(jinja.List)
 			reads := func(name string) bool { return Template{}.Reads(t, name) }

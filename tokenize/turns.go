@@ -134,12 +134,12 @@ func (w dialogueWriter) derived(from int) (d dialogue) {
 		text, start := w.turn(i, &d)
 		if last >= 0 {
 			behind := w.follows(text[:start], last, i+1, tail, &d)
-			text, start = d.Text+text[behind:], len(d.Text)+start-behind // earlier turns as they were
+			text, start = d.Text+text[behind:], len(d.Text)+start-behind // earlier turns as they were, then what is new
 		}
 		// What stands behind the turn is the same with another text in it.
 		tail = text[len(text)-commonSuffix(text[start:], w.replaced(i+1, i)):]
 		end := specialEnd(w.t, tail)
-		d.Open = end == 0 && !skipped
+		d.Open = end == 0 && !skipped // no special token ends the turn
 		if s := (span{start, len(text) - len(tail) + end}); s.Start < s.End && !skipped {
 			d.Turns = append(d.Turns, s)
 		}

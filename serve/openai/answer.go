@@ -55,7 +55,8 @@ type streamEvent struct {
 	body any    // a text goes as it is, all else as JSON
 }
 
-// complete answers POST /v1/completions: prompts that are texts or ids, without a template, its stop texts and tools.
+// complete answers POST /v1/completions: prompts that are texts or ids. It uses no chat template, and so none of the
+// template's stop texts, and no tools.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var c completion
 	j, err := s.job(r, body, &c, "cmpl")
@@ -79,7 +80,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 	return s.answer(w, r, j, func() history { // for an episode, whose requests have one prompt
 		h := history{ids: c.Prompt[0].ids}
 		if text := c.Prompt[0].text; text != nil {
-			h = history{text: *text, encodeMore: func(text string) ([]int32, error) {
+			h = history{text: *text, encodeMore: func(text string) ([]int32, error) { // what follows the text of earlier turns
 				ids, _ := j.model.Tokenizer.EncodeSpans(text, nil)
 				return ids, j.model.Tokenizer.Check(text)
 			}}
@@ -139,8 +140,8 @@ func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job
 	if len(c.Stop) > 0 && m.Tokenizer == nil {
 		return nil, invalid("stop", "the model has no tokenizer, and stop needs one")
 	}
-	owner := "\n" + string(c.Salt) // no key has a line's end, so owners with a key are others than those without
-	if !s.SharePrefixes {
+	owner := "\n" + string(c.Salt) // "\n": no key has it, so an owner with a key is never one without
+	if !s.SharePrefixes {          // a job continues only prompts of its owner in the cache
 		owner = KeyOf(r) + owner
 	}
 	now := time.Now()
@@ -314,14 +315,14 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 	control := http.NewResponseController(w)
 	send := func(list []streamEvent) (err error) {
 		for _, x := range list {
-			text, raw := x.body.(string)
-			if !raw {
+			text, isText := x.body.(string) // such as [DONE], which goes as it is
+			if !isText {
 				var encoded []byte
 				encoded, err = json.Marshal(x.body)
 				text = string(encoded)
 			}
 			head := ""
-			if x.name != "" {
+			if x.name != "" { // OpenAI's events have none
 				head = "event: " + x.name + "\n"
 			}
 			_ = control.SetWriteDeadline(time.Now().Add(patience)) // a writer without deadlines gives an error

@@ -192,7 +192,7 @@ func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 		_ = effort.UnmarshalJSON(text)
 		d.Args = d.Args.Over(effort)
 	}
-	if d.Conversation, err = m.Template.Around(d.Conversation); err != nil {
+	if d.Conversation, err = m.Template.Around(d.Conversation); err != nil { // adds the template's system message and names
 		err = invalid("messages", "%v", err)
 	}
 	return d, err

@@ -62,7 +62,7 @@ func (q *messages) chat() (chatBody, error) {
 		return nil, err
 	}
 	switch q.Choice.Type {
-	case "":
+	case "": // the request chooses nothing
 	case "any":
 		b["tool_choice"] = "required"
 	case "tool":
@@ -73,9 +73,9 @@ func (q *messages) chat() (chatBody, error) {
 	if how := q.Thinking.Type; how == "enabled" || how == "disabled" {
 		b["chat_template_kwargs"] = map[string]bool{"enable_thinking": how == "enabled"}
 	}
-	for _, format := range []answerFormat{q.Format, q.Output.Format} {
+	for _, format := range []answerFormat{q.Format, q.Output.Format} { // a request has it by one of two names
 		switch format.Type {
-		case "":
+		case "": // not by this one
 		case "json_schema":
 			b["response_format"] = jsonFormat(format.Schema, true)
 		default:

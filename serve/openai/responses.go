@@ -73,7 +73,7 @@ func (q *responses) chat(items []inputItem) (chatBody, error) {
 		Type string `json:"type"`
 		Name string `json:"name"`
 	}
-	b.set("tool_choice", q.Choice) // a text stays
+	b.set("tool_choice", q.Choice) // a text, such as "auto", stays as it is
 	if strict.JSON(q.Choice, &chosen) == nil && chosen.Name != "" && chosen.Type == "function" {
 		b["tool_choice"] = choiceOf(chosen.Name)
 	}
@@ -152,7 +152,7 @@ func (c *conversations) respond(w http.ResponseWriter, r *http.Request, body []b
 	items = slices.Clip(items) // append must not write behind the items that are kept
 	for _, x := range input {
 		if found, known := c.find(x.ID); known && x.Type == "item_reference" {
-			x = found[0]
+			x = found[0] // the one item that the reference names
 		}
 		items = append(items, x)
 	}

@@ -100,7 +100,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		if err := x.refusal(); err != nil { // again: the episode may have ended meanwhile
 			return err
 		}
-		x.newestEvents, x.openTurn = events, ended
+		x.newestEvents, x.openTurn = events, ended // the next events are this turn's
 		if seg == nil {
 			ids = j.prompts[0] // in a new segment the whole prompt is new
 			return x.begin(s.engine, j)
@@ -199,7 +199,7 @@ type history struct {
 }
 
 // continuedSegment returns the newest segment if a history continues it, and the tokens that follow; nil if none is
-// continued. The history repeats, beyond doubt, the segment's messages, its ids or its text.
+// continued. The history repeats, beyond doubt, the segment's messages (of a chat), or the ids or the text of a completion.
 func (x *Session) continuedSegment(h history) (*segment, []int32, error) {
 	if len(x.segments) == 0 {
 		return nil, nil, nil
@@ -225,7 +225,7 @@ func (x *Session) continuedSegment(h history) (*segment, []int32, error) {
 		// The policy sampled the stop text, which its client did not receive.
 		rest, is := strings.CutPrefix(h.text[len(seg.text):], seg.hiddenStop)
 		if !is || !seg.textIsComplete {
-			return nil, nil, nil
+			return nil, nil, nil // more was sampled than the client's text has
 		}
 		ids, err = h.encodeMore(rest)
 	default:

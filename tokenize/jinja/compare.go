@@ -28,7 +28,7 @@ func (r *run) compare(op string, left, right Value) bool {
 	}
 	switch op {
 	case "<":
-		return c < 0
+		return c < 0 // not of unordered, which is above 0
 	case "<=":
 		return c <= 0
 	case ">":

@@ -41,12 +41,12 @@ func (r *run) formatPercent(of Value, s string, args Value) Value {
 	return like(of, out.String())
 }
 
-// converted writes a value with a precision such as .2, or none, and the verb s, d or f.
+// converted writes a value with a precision such as .2, or none, and the verb s, d (or i, which is the same) or f.
 func (r *run) converted(v Value, precision string, verb byte) string {
 	digits, dotted := strings.CutPrefix(precision, ".")
 	n, err := strconv.Atoi(digits)
 	if precision == "" {
-		n, err = 6, nil
+		n, err = 6, nil // Python's default for f
 	}
 	fits := precision == "" || dotted && verb == 'f'
 	if err != nil || !fits || strings.IndexByte("sdif", verb) < 0 || n > 1000 {

@@ -129,8 +129,8 @@ func (l *lexer) spaces(i int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], IsSpace))
 }
 
-// closes returns the end of the tag that end closes at position i, with the white space that it removes; -1 if the tag
-// does not end there. trim says that this is the newline behind, unless a + stands before end.
+// closes returns where the text goes on after the tag that end, such as %}, closes at position i; -1 if the tag does not
+// end there. A - before end removes the white space behind the tag, and trim removes one newline, unless a + stands there.
 func (l *lexer) closes(i int, end string, trim bool) int {
 	rest := l.src[i:]
 	switch {
@@ -288,7 +288,7 @@ func (l *lexer) unescape(s string) string {
 			i++
 			continue
 		}
-		c := s[i+1]
+		c := s[i+1] // it is there: string takes each \ with the byte behind it
 		text, known := escapes[c]
 		width := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
 		switch {

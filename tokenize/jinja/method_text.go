@@ -16,8 +16,8 @@ import (
 func init() {
 	for name, m := range map[string]method{
 		"find": search(strings.Index, true), "rfind": search(strings.LastIndex, true), // true: -1 for a text that is not there
-		"index": search(strings.Index, false), "rindex": search(strings.LastIndex, false), "count": countMethod,
-		"rsplit": rsplit, "partition": partition(strings.Index, false), "rpartition": partition(strings.LastIndex, true),
+		"index": search(strings.Index, false), "rindex": search(strings.LastIndex, false), "count": countMethod, "rsplit": rsplit,
+		"partition": partition(strings.Index, false), "rpartition": partition(strings.LastIndex, true), // true: all is on the right if there is no separator
 		"removeprefix": remove(strings.TrimPrefix), "removesuffix": remove(strings.TrimSuffix), "splitlines": splitLinesMethod,
 		"isalpha": all(unicode.IsLetter), "isspace": all(IsSpace), "isnumeric": all(unicode.IsNumber), "isdecimal": all(unicode.IsDigit),
 		"isdigit": all(func(c rune) bool {

@@ -104,7 +104,7 @@ func (p *parser) statements(ends ...string) []stmt {
 			p.expect(kindVarEnd)
 		case kindBlockBegin:
 			if len(p.tokens) > 1 && p.tokens[1].kind == kindName && slices.Contains(ends, p.tokens[1].text) {
-				p.next()
+				p.next() // the {%; the caller reads the name
 				return body
 			}
 			p.next()

@@ -15,9 +15,9 @@ import (
 // schema: only is calls and nothing else, or one call if once is set; free is any text and calls in it. left are
 // keywords that are left to the model, each with its function.
 func (f *Format) Calling(name string, once bool) (only, free grammar.Form, left []string, err error) {
-	var calls []grammar.Form // behind the mark with which they begin
+	var calls []grammar.Form // each without the mark that begins it
 	mark := f.openMark
-	if f.bareBegin != 0 { // calls are written without it
+	if f.bareBegin != 0 { // such as Llama 3's: calls are written without the mark
 		mark = ""
 	}
 	for _, x := range slices.Sorted(maps.Keys(f.functions)) {
@@ -31,7 +31,7 @@ func (f *Format) Calling(name string, once bool) (only, free grammar.Form, left 
 		for _, keyword := range more {
 			left = append(left, keyword+" of "+x)
 		}
-		begins := strings.TrimPrefix(f.beforeName, mark) + strings.ReplaceAll(f.nameToArguments, "NAME", x)
+		begins := strings.TrimPrefix(f.beforeName, mark) + strings.ReplaceAll(f.nameToArguments, "NAME", x) // up to the arguments
 		calls = append(calls, grammar.Join(grammar.Text(begins), arguments, grammar.Text(f.behindArguments)))
 	}
 	if len(calls) == 0 {
@@ -46,7 +46,7 @@ func (f *Format) Calling(name string, once bool) (only, free grammar.Form, left 
 	if mark != "" {
 		return only, grammar.Free(mark, one), left, nil
 	}
-	// Without a mark a call must be the whole answer: another one begins with another character.
+	// Without a mark an answer is calls alone, or a text that does not begin with their first character.
 	other, err := grammar.Regexp(`(?s)([^` + regexp.QuoteMeta(string(f.bareBegin)) + `\s].*)?`)
 	return only, grammar.OneOf(only, other), left, err
 }

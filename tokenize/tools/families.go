@@ -76,9 +76,9 @@ var errManyCalls = fmt.Errorf("there are more than %d calls", maxCalls)
 // readPython reads [NAME(KEY=VALUE, ...), ...] with values as Python or JSON writes them, or a list of JSON objects. In
 // a family whose calls may stand without a mark (bare), a list counts if it calls a known function, else it is text.
 func readPython(f *Format, block string) (calls []Call, err error) {
-	text := strings.TrimSpace(block)
+	text, bare := strings.TrimSpace(block), f.bareBegin != 0
 	if strings.HasPrefix(text, "[") && strings.HasPrefix(strings.TrimLeft(text[1:], blanks), "{") {
-		if f.bareBegin != 0 {
+		if bare {
 			return nil, nil // the answer is plain JSON
 		}
 		return readList(f, text)
@@ -87,9 +87,9 @@ func readPython(f *Format, block string) (calls []Call, err error) {
 	if ok {
 		inside, ok = strings.CutSuffix(inside, "]")
 	} else {
-		inside, ok = text, f.bareBegin == 0 // the marks alone may stand for the brackets
+		inside, ok = text, !bare // the marks alone may stand for the brackets
 	}
-	if name, _, _ := strings.Cut(inside, "("); f.bareBegin != 0 && f.functions[strings.TrimSpace(name)].Name == "" {
+	if name, _, _ := strings.Cut(inside, "("); bare && f.functions[strings.TrimSpace(name)].Name == "" {
 		return nil, nil // the answer is another list
 	}
 	parts, balanced := split(inside)

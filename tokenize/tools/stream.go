@@ -172,12 +172,12 @@ func (s *Stream) atEndMark() bool {
 		rest := string(s.pending[s.searched:min(len(s.pending), s.searched+max(len(s.endMark), len(parameterEnd)))])
 		switch c := rest[0]; {
 		case s.inText && !withoutOpenMark && c == '\\':
-			s.searched++ // with the text that follows
+			s.searched++ // skips the byte that is escaped, too
 		case s.inText && !withoutOpenMark:
 			s.inText = c != '"' && c != '\n' // no JSON string contains a newline
 		case s.f.json && c == '"':
 			s.inText = true
-		case c != s.endMark[0]:
+		case c != s.endMark[0]: // no mark begins here: all have the same first byte
 		case withoutOpenMark && (strings.HasPrefix(rest, parameterBegin) || strings.HasPrefix(rest, parameterEnd)):
 			s.inText = rest[1] != '/' // not </parameter>
 		case !s.inText && strings.HasPrefix(rest, s.endMark):
