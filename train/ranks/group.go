@@ -48,8 +48,8 @@ func (g *Group) Gather(own []byte) ([][]byte, error) {
 	binary.LittleEndian.PutUint64(first, uint64(len(own)))
 	rest := own[copy(first[8:], own):]
 	firsts := make([]byte, firstBytes*len(all))
-	of := func(r int) []byte { return firsts[firstBytes*r:][:firstBytes] }
-	if err := g.exchange(tagSize, func(int) []byte { return first }, of); err != nil {
+	firstOf := func(r int) []byte { return firsts[firstBytes*r:][:firstBytes] }
+	if err := g.exchange(tagSize, func(int) []byte { return first }, firstOf); err != nil {
 		return nil, err
 	}
 	rests := make([][]byte, len(all))
@@ -57,12 +57,12 @@ func (g *Group) Gather(own []byte) ([][]byte, error) {
 		if r == g.Rank() {
 			continue
 		}
-		n := binary.LittleEndian.Uint64(of(r))
+		n := binary.LittleEndian.Uint64(firstOf(r))
 		if n > mostBytes {
 			return nil, fmt.Errorf("ranks: rank %d announces %d bytes", r, n)
 		}
 		all[r] = make([]byte, n)
-		rests[r] = all[r][copy(all[r], of(r)[8:]):]
+		rests[r] = all[r][copy(all[r], firstOf(r)[8:]):]
 	}
 	return all, g.exchange(tagBlob, func(int) []byte { return rest }, func(r int) []byte { return rests[r] })
 }
@@ -176,17 +176,17 @@ func (g *Group) agreed(give []byte, own error) ([][]byte, error) {
 		}
 		return nil, own
 	}
-	word := append([]byte{fine}, give...)
+	message := append([]byte{fine}, give...)
 	if own != nil {
-		word = append([]byte{kindOf(own)}, own.Error()...)
+		message = append([]byte{kindOf(own)}, own.Error()...)
 	}
-	all, err := g.Gather(word)
+	all, err := g.Gather(message)
 	if err != nil {
 		return nil, errors.Join(own, err)
 	}
 	worst := 0
-	for r, word := range all {
-		if word[0] > all[worst][0] {
+	for r, message := range all {
+		if message[0] > all[worst][0] {
 			worst = r
 		}
 	}
@@ -197,7 +197,7 @@ func (g *Group) agreed(give []byte, own error) ([][]byte, error) {
 			all[r] = all[r][1:]
 		}
 		return all, nil
-	case own != nil && own.Error() == text:
+	case own != nil && own.Error() == text: // with its type, which a text lacks
 		return nil, own
 	}
 	return nil, &RankError{worst, text, kind}
@@ -264,37 +264,37 @@ func (g *Group) Context(parent context.Context) (ctx context.Context, end func()
 	if g.Size() == 1 {
 		return ctx, cancel
 	}
-	// The ranks form a circle. Each sends the next a single notice: 1 to stop, or 0 at its end.
+	// The ranks form a circle. Each sends the next a single notice: 1 to stop, which thus goes round, or 0 at its end.
 	next, before := (g.Rank()+1)%g.Size(), (g.Rank()-1+g.Size())%g.Size()
-	over, done := make(chan struct{}), make(chan struct{}, 2)
-	alive, give := context.WithCancel(context.Background()) // give gives up on the notices
+	over, done := make(chan struct{}), make(chan struct{}, 2) // over is closed by end; done gets one from each goroutine
+	alive, giveUp := context.WithCancel(context.Background()) // giveUp ends a Send or Recv of a notice
 	go func() {
 		defer func() { done <- struct{}{} }()
-		word := []byte{0}
+		notice := []byte{0}
 		select {
 		case <-ctx.Done():
 		case <-over:
 		}
 		if ctx.Err() != nil {
-			word[0] = 1
+			notice[0] = 1
 		}
-		g.t.Send(alive, next, tagStop, word) // another call notices a failure
+		g.t.Send(alive, next, tagStop, notice) // another call notices a failure
 	}()
 	go func() {
 		defer func() { done <- struct{}{} }()
-		word := []byte{0}
-		if g.t.Recv(alive, before, tagStop, word) == nil && word[0] == 1 {
+		notice := []byte{0}
+		if g.t.Recv(alive, before, tagStop, notice) == nil && notice[0] == 1 {
 			cancel()
 		}
 	}()
 	return ctx, func() {
 		close(over)
 		if g.left || g.Lost() != nil {
-			give() // the other ranks may never answer
+			giveUp() // the other ranks may never answer
 		}
 		<-done
 		<-done
-		give()
+		giveUp()
 		cancel()
 	}
 }

@@ -79,7 +79,7 @@ func Said(err error) (printed, elsewhere bool) {
 func Exit(code int) { mpi.Exit(code) }
 
 // InTurn calls f on one rank of each host, and then on the others, so that a download
-// happens once. All ranks must call it, and all return an error if one rank does.
+// happens once a host. All ranks must call it, and all return an error if one rank does.
 func (g *Group) InTurn(f func() error) error {
 	local := 0
 	if g.world != nil {
@@ -91,7 +91,7 @@ func (g *Group) InTurn(f func() error) error {
 			err = f()
 		}
 		if g.Size() == 1 {
-			return err
+			return err // alone, a rank is the first of its host
 		}
 		if err := g.AgreeOn(err); err != nil {
 			return err
@@ -189,7 +189,7 @@ type rankReport struct {
 }
 
 // Diagnose looks at the ranks that a launcher of MPI has started, and calls show with the result on the first
-// rank. Say is called with the reason if all ranks end. Without a launcher found is false.
+// rank. say is called with the reason if a rank's failure ends all of them. Without a launcher found is false.
 func Diagnose(ctx context.Context, version string, o runtime.Options, say func(string), show func(Report) error) (found bool, err error) {
 	launch, found := mpi.Launched()
 	if !found {
@@ -204,7 +204,7 @@ func Diagnose(ctx context.Context, version string, o runtime.Options, say func(s
 		r.Links, err = world.Measure(ctx)
 	}
 	if err != nil {
-		world.Abort(err)
+		world.Abort(err) // does not return
 	}
 	if world.Rank() == 0 {
 		err = show(r)

@@ -44,8 +44,8 @@ func (g *Group) Link(env *runtime.Env, transport string) (how string, err error)
 // An offer is a rank's message before the ranks link their devices.
 type offer struct{ Host, Card, Version, Why string }
 
-// link links the devices or says why not; err means that the ranks cannot reach each other.
-// After each step that may fail on one rank, all are told, so that none waits in vain.
+// link links the devices and returns how, or why it cannot; err means that the ranks cannot reach each other.
+// After each step that may fail on one rank, all are told, so that none waits in vain. It starts watch.
 func link(g *Group, env *runtime.Env) (how, why string, err error) {
 	library, card, failed := env.NCCL(context.Background())
 	own := offer{Card: card, Why: text(failed)}
@@ -60,11 +60,11 @@ func link(g *Group, env *runtime.Env) (how, why string, err error) {
 	if why := refused(offers); why != "" {
 		return "", why, nil
 	}
-	id, failed := FromFirst(g, library.ID)
+	id, failed := FromFirst(g, library.ID) // by which NCCL's ranks find each other
 	if failed != nil {
 		return "", text(failed), g.Lost()
 	}
-	l, failed := within(max(g.timeout, leastLinking), func() (*runtime.Link, error) { return env.Link(library, id, g.Rank(), g.Size()) })
+	l, failed := linkWithin(max(g.timeout, leastLinking), func() (*runtime.Link, error) { return env.Link(library, id, g.Rank(), g.Size()) })
 	whys, err := GatherAll(g, text(failed), nil)
 	for r, x := range whys { // a rank that has waited in vain does not know why
 		if x != "" && (why == "" || strings.Contains(why, late)) {
@@ -93,7 +93,7 @@ func text(err error) string {
 
 // refused says why ranks cannot be linked; "" if they can.
 func refused(offers []offer) string {
-	on := map[[2]string]int{}
+	on := map[[2]string]int{} // the rank on each card
 	for r, o := range offers {
 		card := [2]string{o.Host, o.Card}
 		if o.Why != "" {
@@ -115,9 +115,9 @@ var leastLinking = time.Minute
 
 const late = "NCCL has not joined the ranks after"
 
-// within returns the result of f, or an error if f takes too long. f then continues: NCCL
-// has no way to cancel joining.
-func within(most time.Duration, f func() (*runtime.Link, error)) (*runtime.Link, error) {
+// linkWithin returns the result of f, or an error that begins with late if f takes longer than most. f then continues:
+// NCCL has no way to cancel joining.
+func linkWithin(most time.Duration, f func() (*runtime.Link, error)) (*runtime.Link, error) {
 	var link *runtime.Link
 	done := make(chan error, 1)
 	go func() {
@@ -134,8 +134,8 @@ func within(most time.Duration, f func() (*runtime.Link, error)) (*runtime.Link,
 	}
 }
 
-// watch cuts the link once a rank has ended the run, or NCCL finds that one is gone: else
-// this rank would wait for it for ever.
+// watch cuts the link once a rank has ended the run, or NCCL, asked each second, finds that one is gone: else
+// this rank would wait for it for ever. It returns after Unlink.
 func (l *linked) watch() {
 	ended := make(chan error, 1)
 	go func() { ended <- l.t.Ended() }()
@@ -188,7 +188,7 @@ func (l *linked) do(call func() error) error {
 
 // SumParts implements learn.Device.
 func (l *linked) SumParts(w *models.Weights, bounds []int) error {
-	return l.inSteps(bounds, func(from, to []int) error {
+	return l.inPortions(bounds, func(from, to []int) error {
 		return l.do(func() error { return l.Add(w, from, to) })
 	})
 }

@@ -80,7 +80,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%v: %q, want %q", tt.offers, got, tt.want)
 		}
 	}
-	if _, err := within(time.Millisecond, func() (*runtime.Link, error) { select {} }); err == nil {
+	if _, err := linkWithin(time.Millisecond, func() (*runtime.Link, error) { select {} }); err == nil {
 		t.Error("within waits for ever")
 	}
 }

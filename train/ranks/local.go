@@ -86,7 +86,7 @@ func (l *local) Send(ctx context.Context, to, tag int, b []byte) error {
 	p := parcel{b, make(chan struct{})}
 	select {
 	case c <- p:
-		<-p.taken
+		<-p.taken // else b could change before it is copied
 		return nil
 	case <-l.over:
 	case <-l.closed[to]:
@@ -122,12 +122,12 @@ func (l *local) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wait sync.WaitGroup
-	start := func(move func(context.Context, int, int, []byte) error, rank int, b []byte) {
+	start := func(sendOrRecv func(context.Context, int, int, []byte) error, rank int, b []byte) {
 		if len(b) == 0 {
 			return
 		}
 		wait.Go(func() {
-			if err := move(ctx, rank, tag, b); err != nil {
+			if err := sendOrRecv(ctx, rank, tag, b); err != nil {
 				cancel(err)
 			}
 		})
@@ -137,7 +137,7 @@ func (l *local) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 		start(l.Recv, r, in[r])
 	}
 	wait.Wait()
-	return context.Cause(ctx)
+	return context.Cause(ctx) // the first error, or nil
 }
 
 // Ended implements Transport.

@@ -9,48 +9,48 @@ import (
 // other ranks' elements take as much memory again.
 const atOnce = 4 << 20
 
-// Share implements learn.Ranks: each row is filled on all ranks with what the rank owner[i] has in it. Every
+// Share implements learn.Ranks: row i of each table is filled on all ranks with what the rank owner[i] has in it. Every
 // rank sends all of its rows as one message.
-func (g *Group) Share(owner []int, rows ...[][]float64) error {
+func (g *Group) Share(owner []int, tables ...[][]float64) error {
 	if g.Size() == 1 {
 		return nil
 	}
-	flat := make([][]float64, g.Size())
-	each := func(f func(rank int, row []float64)) {
-		for _, table := range rows {
+	flat := make([][]float64, g.Size()) // by rank, all of its rows, one behind the other
+	eachRow := func(f func(rank int, row []float64)) {
+		for _, table := range tables {
 			for i, row := range table {
 				f(owner[i], row)
 			}
 		}
 	}
 	sizes := make([]int, g.Size())
-	each(func(r int, row []float64) { sizes[r] += len(row) })
+	eachRow(func(r int, row []float64) { sizes[r] += len(row) })
 	for r := range flat {
 		flat[r] = make([]float64, 0, sizes[r])
 	}
-	each(func(r int, row []float64) { flat[r] = append(flat[r], row...) })
+	eachRow(func(r int, row []float64) { flat[r] = append(flat[r], row...) })
 	own := models.Bytes(flat[g.Rank()])
 	if err := g.exchange(tagRows, func(int) []byte { return own }, func(r int) []byte { return models.Bytes(flat[r]) }); err != nil {
 		return err
 	}
-	each(func(r int, row []float64) { flat[r] = flat[r][copy(row, flat[r]):] })
+	eachRow(func(r int, row []float64) { flat[r] = flat[r][copy(row, flat[r]):] }) // copies and steps to the next row
 	return nil
 }
 
 // SumParts implements learn.Ranks.
 func (g *Group) SumParts(x []float32, bounds []int) error {
-	return g.inSteps(bounds, func(from, to []int) error { return g.add(x, from, to) })
+	return g.inPortions(bounds, func(from, to []int) error { return g.add(x, from, to) })
 }
 
-// inSteps calls add for as many elements at a time as received has room for.
-func (g *wire) inSteps(bounds []int, add func(from, to []int) error) error {
+// inPortions calls add, one time after the other, with portions of all ranks' parts of a bucket: those from from[r] to
+// to[r]-1 of rank r, about atOnce elements together. It counts what this rank sends of them.
+func (g *wire) inPortions(bounds []int, add func(from, to []int) error) error {
 	longest := 0
 	for r := range g.Size() {
 		longest = max(longest, bounds[r+1]-bounds[r])
 	}
 	step := max(1, atOnce/g.Size())
 	for first := 0; first < longest && g.Size() > 1; first += step {
-		// The same share of each rank's part at a time.
 		from, to := make([]int, g.Size()), make([]int, g.Size())
 		for r := range from {
 			from[r], to[r] = min(bounds[r]+first, bounds[r+1]), min(bounds[r]+first+step, bounds[r+1])
@@ -65,31 +65,31 @@ func (g *wire) inSteps(bounds []int, add func(from, to []int) error) error {
 	return nil
 }
 
-// add sums the elements from[r] to to[r]-1 of rank r at that rank, in the order of the
-// ranks: ((x0 + x1) + x2) + ...
+// add replaces the elements from[r] to to[r]-1 of x, where r is this rank, by their sums over the ranks, in the order of
+// the ranks: ((x0 + x1) + x2) + ... It sends the elements of every other rank's range to that rank.
 func (g *Group) add(x []float32, from, to []int) error {
 	rank := g.Rank()
 	own := x[from[rank]:to[rank]]
-	others := make([][]float32, g.Size())
+	terms := make([][]float32, g.Size()) // by rank, its values of these elements
 	if need := len(own) * (g.Size() - 1); len(g.received) < need {
 		g.received = make([]float32, need)
 	}
 	free := g.received
-	for r := range others {
-		others[r] = own
+	for r := range terms {
+		terms[r] = own
 		if r != rank {
-			others[r], free = free[:len(own)], free[len(own):]
+			terms[r], free = free[:len(own)], free[len(own):]
 		}
 	}
 	err := g.exchange(tagReduce,
 		func(r int) []byte { return models.Bytes(x[from[r]:to[r]]) },
-		func(r int) []byte { return models.Bytes(others[r]) })
+		func(r int) []byte { return models.Bytes(terms[r]) })
 	if err != nil {
 		return err
 	}
-	sum := others[0]
-	for _, other := range others[1:] {
-		for i, v := range other {
+	sum := terms[0] // adding in place: on rank 0 this is own
+	for _, term := range terms[1:] {
+		for i, v := range term {
 			sum[i] += v
 		}
 	}

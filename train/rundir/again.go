@@ -16,8 +16,8 @@ import (
 	"onering/internal/strict"
 )
 
-// Around returns the newest checkpoint before a step of the run, and the oldest one with it or
-// after it, with their states and the step. For step 0 it draws a random step.
+// Around returns the newest checkpoint from before an optimizer step was taken, and the oldest one from after it,
+// with their states and the step. For step 0 it draws a random step between the first and the last checkpoint.
 func (f *Folder) Around(step int) (dirs []string, states [2]State, chosen int, err error) {
 	dirs, err = checkpoints(f.Dir)
 	if err != nil {
@@ -36,7 +36,7 @@ func (f *Folder) Around(step int) (dirs []string, states [2]State, chosen int, e
 	if step == 0 {
 		step = first + rand.IntN(last-first+1)
 	}
-	i, _ := slices.BinarySearch(steps, step) // the first that is not before it
+	i, _ := slices.BinarySearch(steps, step) // the first checkpoint of this step or a later one
 	if i == 0 || i == len(steps) {
 		return nil, states, 0, fmt.Errorf("train: step %d does not lie between two checkpoints of %s: choose one from %d to %d", step, f.Dir, first, last)
 	}
@@ -107,19 +107,19 @@ func (f *Folder) Compare(again string, from State, to string) error {
 			return fmt.Errorf("%s: %s has other figures when it is repeated", metricsFile, shown(was[i]))
 		}
 	}
-	repeated, _ := filepath.Rel(f.Dir, to)
-	names := append(files.Glob(again, rolloutsDir+"/*.jsonl"), files.Glob(again, evaluationsDir+"/*.jsonl")...)
-	below, err := comparable(filepath.Join(again, repeated))
+	repeated, _ := filepath.Rel(f.Dir, to) // its path in both folders
+	paths := append(files.Glob(again, rolloutsDir+"/*.jsonl"), files.Glob(again, evaluationsDir+"/*.jsonl")...)
+	rewritten, err := comparable(filepath.Join(again, repeated))
 	if err != nil {
 		return fmt.Errorf("%s was not written again: %w", repeated, err)
 	}
-	if first, err := comparable(to); err != nil || !slices.Equal(first, below) {
-		return fmt.Errorf("%s has the files %q, and %q when it is repeated", repeated, first, below)
+	if first, err := comparable(to); err != nil || !slices.Equal(first, rewritten) {
+		return fmt.Errorf("%s has the files %q, and %q when it is repeated", repeated, first, rewritten)
 	}
-	for _, name := range below {
-		names = append(names, filepath.Join(again, repeated, filepath.FromSlash(name)))
+	for _, name := range rewritten {
+		paths = append(paths, filepath.Join(again, repeated, filepath.FromSlash(name)))
 	}
-	for _, path := range names {
+	for _, path := range paths {
 		name, _ := filepath.Rel(again, path)
 		if err := sameFile(filepath.Join(f.Dir, name), path); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -161,28 +161,28 @@ func shown(record map[string]any) string {
 	return fmt.Sprintf("{kind: %v, step: %v, round: %v}", record["kind"], record["step"], record["round"])
 }
 
-// sameFile returns an error unless two files of a checkpoint or of lines have equal bytes,
+// sameFile returns an error unless two files of a checkpoint, or two files of rollouts or evaluations, have equal bytes,
 // except for a state's figures about metrics.jsonl and the order of maps in a round.
 func sameFile(was, is string) error {
-	text := func(path string) (string, error) {
+	digest := func(path string) (string, error) { // equal where the files count as equal
 		checkpoint := filepath.Dir(filepath.Dir(path))
 		switch filepath.Base(path) {
 		case stateFile:
 			s, err := ReadState(checkpoint)
-			s.Metrics, s.Unsaved = 0, nil
+			s.Metrics, s.Unsaved = 0, nil // lines have times, whose lengths differ
 			line, _ := json.Marshal(s)
 			return string(line), err
 		case roundFile:
 			r, err := ReadRound(checkpoint)
-			return fmt.Sprintf("%+v", r), err
+			return fmt.Sprintf("%+v", r), err // prints maps in the order of their keys
 		}
 		return files.Sum(path)
 	}
-	a, err := text(was)
+	a, err := digest(was)
 	if err != nil {
 		return err
 	}
-	b, err := text(is)
+	b, err := digest(is)
 	if err == nil && a != b {
 		err = errors.New("repeating the step gave other bytes for this file")
 	}

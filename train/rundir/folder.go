@@ -169,8 +169,8 @@ func (f *Folder) Append(r metrics.Record) error {
 	if err != nil {
 		return err
 	}
-	if err = f.check(); err == nil {
-		if err = files.FaultOf("append", f.metrics.Name()); err == nil {
+	if err = f.check(); err == nil { // the file is still the run's
+		if err = files.FaultOf("append", f.metrics.Name()); err == nil { // a fault that a test injects
 			_, err = f.metrics.Write(line)
 		}
 	}
@@ -215,7 +215,7 @@ func (f *Folder) Rewind(s State, log *slog.Logger) error {
 	return nil
 }
 
-// rewind is Rewind without the file's name in errors. It keeps whole lines up to s.Metrics bytes.
+// rewind is Rewind without the file's name in errors. It keeps whole lines up to s.Metrics bytes, and appends s.Unsaved.
 func (f *Folder) rewind(s State, log *slog.Logger) error {
 	info, err := f.metrics.Stat()
 	if err != nil {
@@ -230,7 +230,7 @@ func (f *Folder) rewind(s State, log *slog.Logger) error {
 		}
 	}
 	size := min(s.Metrics, info.Size())
-	from := max(0, size-maxLine)
+	from := max(0, size-maxLine) // the last line end is in what follows
 	text := make([]byte, size-from)
 	if _, err := f.metrics.ReadAt(text, from); err != nil && err != io.EOF {
 		return err
@@ -245,7 +245,7 @@ func (f *Folder) rewind(s State, log *slog.Logger) error {
 		return err
 	}
 	f.size = size
-	for _, line := range s.Unsaved {
+	for _, line := range s.Unsaved { // lines that could not be written before the checkpoint was
 		if _, err := f.metrics.WriteString(line); err != nil {
 			return err
 		}

@@ -124,7 +124,7 @@ func decodeRound(in io.Reader) (*Round, error) {
 			r.Rollouts[i].Response = []int32{}
 		}
 	}
-	for i := range r.Greedy {
+	for i := range r.Greedy { // nothing is learned from them
 		if !fits(&r.Greedy[i], &Trajectory{}, &Update{}) {
 			return nil, fmt.Errorf("greedy rollout %d: its parts do not have the %d tokens of its response", i, len(r.Greedy[i].Response))
 		}
@@ -132,8 +132,8 @@ func decodeRound(in io.Reader) (*Round, error) {
 	return &r, nil
 }
 
-// fits says whether the figures of a rollout have one value for each token of its
-// response, or none if they may be absent.
+// fits says whether the figures of a rollout have one value for each token of its response, or none if they may be
+// absent, and whether what was observed lies in the response, in order.
 func fits(x *Rollout, y *Trajectory, u *Update) bool {
 	n := len(x.Response)
 	optional := func(k int) bool { return k == 0 || k == n }

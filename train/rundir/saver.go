@@ -70,7 +70,7 @@ func (s *Saver) Background(snap Snapshot) error {
 		return err
 	}
 	snap = s.stamp(snap)
-	if err := s.makeCopies(snap.Weights.Layout, 1+len(snap.Optimizer)); err != nil { // 1: of the weights
+	if err := s.makeCopies(snap.Weights.Layout, 1+len(snap.Optimizer)); err != nil { // 1: the weights; each state has their layout
 		s.Log.Warn("there is no memory for a copy of weights and moments: training waits for each checkpoint", "reason", err)
 		return s.write(snap)
 	}
@@ -123,7 +123,7 @@ func (s *Saver) copy(snap *Snapshot) error {
 		optimizer[name] = s.copies[len(from)]
 		from = append(from, snap.Optimizer[name])
 	}
-	failed, threads := make([]error, len(from)), len(from)
+	failed, threads := make([]error, len(from)), len(from) // by copy
 	if snap.Device != nil {
 		threads = 1 // a device copies one after the other
 	}
@@ -131,7 +131,7 @@ func (s *Saver) copy(snap *Snapshot) error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	snap.Weights, snap.Optimizer, snap.Device = s.copies[0], optimizer, nil
+	snap.Weights, snap.Optimizer, snap.Device = s.copies[0], optimizer, nil // nil: the copies are on the host
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (s *Saver) makeCopies(l *models.Layout, n int) error {
 		return nil
 	}
 	s.closeCopies()
-	if err := s.CheckMemory(int64(n * 4 * l.Size)); err != nil {
+	if err := s.CheckMemory(int64(n * 4 * l.Size)); err != nil { // 4 bytes: float32
 		return err
 	}
 	for range n {
@@ -224,7 +224,7 @@ func best(dirs []string, n int) []string {
 	}
 	var all []scored
 	for _, dir := range slices.Backward(dirs) {
-		if st, err := ReadState(dir); err == nil && st.Score != nil {
+		if st, err := ReadState(dir); err == nil && st.Score != nil { // nil if it was not evaluated
 			all = append(all, scored{dir, *st.Score})
 		}
 	}

@@ -63,7 +63,7 @@ func (s Snapshot) folderType() (models.DType, error) {
 	if d != models.F16 && d != models.BF16 {
 		return models.F32, nil
 	}
-	holds, w := true, s.of(s.Weights)
+	holds, w := true, s.readable(s.Weights)
 	for _, name := range w.Layout.Names() {
 		err := w.Lend(name, func(data []float32) error {
 			holds = holds && models.Holds(d, data)
@@ -79,8 +79,8 @@ func (s Snapshot) folderType() (models.DType, error) {
 	return d, nil
 }
 
-// of returns w as it is written.
-func (s Snapshot) of(w *models.Weights) *models.Weights {
+// readable returns w with tensors that can be read on the host: those of a device are fetched as they are read.
+func (s Snapshot) readable(w *models.Weights) *models.Weights {
 	if s.Device == nil {
 		return w
 	}
@@ -96,7 +96,7 @@ func Lent(w *models.Weights, from device) *models.Weights {
 
 // copyTo copies w to a copy of its layout, of a device one tensor after the other.
 func (s Snapshot) copyTo(to, w *models.Weights) error {
-	lent := s.of(w)
+	lent := s.readable(w)
 	for _, name := range w.Layout.Names() {
 		p, _ := w.Layout.Find(name)
 		err := lent.Lend(name, func(data []float32) error {
@@ -121,13 +121,13 @@ func (s Snapshot) drop(w *models.Weights) {
 // write makes dir a checkpoint: a Hugging Face folder whose state/ holds what resuming
 // needs. It appears completely or not at all. An existing checkpoint stays until then.
 func (s Snapshot) write(dir string) error {
-	defer s.drop(s.Weights)
+	defer s.drop(s.Weights) // the host's memory that reading them from a device leaves
 	dtype, err := s.folderType()
 	if err != nil {
 		return err
 	}
 	save := func(dir string) error {
-		return s.SaveModel(dir, s.of(s.Weights), dtype, func(d *files.Draft) error { return s.writeState(d, dtype) })
+		return s.SaveModel(dir, s.readable(s.Weights), dtype, func(d *files.Draft) error { return s.writeState(d, dtype) })
 	}
 	if !exists(dir) {
 		return save(dir)
@@ -180,13 +180,13 @@ func (s Snapshot) writeState(d *files.Draft, dtype models.DType) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Optimizer)) {
 		w := s.Optimizer[name]
-		if err := models.WriteSafetensors(d.WriteFile, optimizerFile("", name), models.F32, s.of(w).Tensors(), nil); err != nil {
+		if err := models.WriteSafetensors(d.WriteFile, optimizerFile("", name), models.F32, s.readable(w).Tensors(), nil); err != nil {
 			return err
 		}
-		s.drop(w)
+		s.drop(w) // before the next one takes memory
 	}
 	if dtype != models.F32 {
-		if err := models.WriteSafetensors(d.WriteFile, filepath.Join(stateDir, exactWeights), models.F32, s.of(s.Weights).Tensors(), nil); err != nil {
+		if err := models.WriteSafetensors(d.WriteFile, filepath.Join(stateDir, exactWeights), models.F32, s.readable(s.Weights).Tensors(), nil); err != nil {
 			return err
 		}
 	}

@@ -72,15 +72,16 @@ func (f *Folder) sizes() written {
 }
 
 // addSums completes the files and sizes of w with SHA-256 sums, and adds the files of finished rounds, of which it
-// reads only the new ones. A file that cannot be read is left out: the checkpoint is worth more than its sum.
+// reads only those that f.known, of the checkpoint before, lacks; w becomes f.known. A file that cannot be read is left
+// out: the checkpoint is worth more than its sum.
 func (f *Folder) addSums(w written, s State, log *slog.Logger) written {
 	for _, dir := range []string{rolloutsDir, evaluationsDir} {
 		for _, path := range files.Glob(f.Dir, dir+"/round-*.jsonl") {
 			n, name := 0, dir+"/"+filepath.Base(path)
 			fmt.Sscanf(filepath.Base(path), "round-%d", &n)
-			// The rollouts of round s.Round are complete; its evaluation comes after it.
+			// Round s.Round is the last finished one; its evaluation follows, and inside the next round is done.
 			if n < s.Round || n == s.Round && (dir == rolloutsDir || s.Evaluated || s.Inside) {
-				w[name] = f.known[name]
+				w[name] = f.known[name] // without a sum if it is new
 			}
 		}
 	}
@@ -132,9 +133,9 @@ func compare(run, name string, want extent) error {
 	return nil
 }
 
-// Remember takes over what a checkpoint, from which the run goes on, states about the
-// files of the run, and logs which of them, without their rounds, are otherwise by now.
-// Of the files of rounds it looks only for those that are gone. Rewind does so for metrics.jsonl.
+// Remember takes over what a checkpoint, from which the run goes on, states about the files of the run, and logs which
+// of them are otherwise by now. Of the files of rounds, which are below a folder, it only counts those that are gone.
+// It leaves metrics.jsonl to Rewind.
 func (f *Folder) Remember(checkpoint string, log *slog.Logger) (err error) {
 	f.known, err = readWritten(checkpoint)
 	gone := 0

@@ -39,10 +39,10 @@ type Rollout struct {
 }
 
 // Mix adds the streams to a step: batch has the sequences of the rollouts, and b their trajectories. It appends the
-// demonstrations of streams with data behind them, drawn by the seed and the step, and has the tokens of an environment
-// scored where a stream learns them. In the whole run there are about total steps, on which the weights of streams depend.
+// demonstrations of streams with data behind them, drawn by the seed and the step, and has what an environment said
+// in the rollouts scored if a stream learns it. The run has about total steps, on which the streams' schedules depend.
 func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollout, seed int64, total float64) *Mixture {
-	m, n := &Mixture{batch: batch, share: 1}, batch.Number-1
+	m, n := &Mixture{batch: batch, share: 1}, batch.Number-1 // n steps were taken before
 	environment := slices.ContainsFunc(list, func(o *Opened) bool { return o.Tokens == "environment" })
 	for i, x := range rollouts {
 		m.own = append(m.own, upTo(len(b.Trajectories[i].OldLogProb)))
@@ -50,7 +50,7 @@ func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollo
 			m.scoreEnvironment(i, x)
 		}
 	}
-	teachers := 0 // streams with a teacher so far
+	teachers := 0 // streams with a teacher so far, which is the index in a Rollout's Teachers
 	for _, o := range list {
 		p := part{Opened: o, weight: o.Rate(o.Weight, n, total)}
 		if o.Mix { // its weight is taken from the objective's
@@ -61,7 +61,7 @@ func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollo
 			switch {
 			case o.Tokens == "policy", o.Tokens == "right" && rollouts[i].Right:
 				places = own
-			case o.Tokens == "environment":
+			case o.Tokens == "environment": // the scored tokens that are not the policy's
 				places = slices.DeleteFunc(upTo(m.batch.Sequences[i].Count()), func(at int) bool { _, found := slices.BinarySearch(own, at); return found })
 			}
 			p.places, m.batch.Live[i] = append(p.places, places), m.batch.Live[i] || len(places) > 0
@@ -73,10 +73,10 @@ func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollo
 			teachers++
 		}
 		if o.Data != "" {
-			p.places = append(p.places, make([][]int, len(m.batch.Sequences)-len(p.places))...) // those of other streams
+			p.places = append(p.places, make([][]int, len(m.batch.Sequences)-len(p.places))...) // none of other streams' demonstrations
 			for _, x := range o.batch(n, seed) {
 				m.batch.Sequences, m.batch.Live = append(m.batch.Sequences, x), append(m.batch.Live, true)
-				p.places = append(p.places, upTo(x.Count()))
+				p.places = append(p.places, upTo(x.Count())) // all tokens that are scored
 			}
 		}
 		for _, places := range p.places {
@@ -96,7 +96,7 @@ func upTo(n int) []int {
 	return list
 }
 
-// scoreEnvironment has the tokens that the environment wrote in rollout i scored, too.
+// scoreEnvironment has the tokens that the environment wrote in rollout i scored, too, which moves the policy's places.
 func (m *Mixture) scoreEnvironment(i int, x Rollout) {
 	all, places := x.Tokens()
 	q := &m.batch.Sequences[i]
@@ -109,8 +109,9 @@ func (m *Mixture) scoreEnvironment(i int, x Rollout) {
 	}
 }
 
-// policys returns the part of figures of all scored tokens that belongs to the policy's, by rollout.
-func (m *Mixture) policys(rows [][]float64) (list [][]float64) {
+// ofPolicy returns from figures by sequence and scored token those of the tokens that the policy wrote, by rollout. A row
+// that is nil, as it is not computed yet or left out, stays nil, and demonstrations have none.
+func (m *Mixture) ofPolicy(rows [][]float64) (list [][]float64) {
 	if rows == nil {
 		return nil
 	}
@@ -127,7 +128,7 @@ func (m *Mixture) policys(rows [][]float64) (list [][]float64) {
 	return list
 }
 
-// widened is the inverse of policys, times the objective's share; other tokens have 0.
+// widened is the inverse of ofPolicy, times the objective's share; other tokens have 0.
 func (m *Mixture) widened(own [][]float64) (rows [][]float64) {
 	for i, q := range m.batch.Sequences {
 		rows = append(rows, make([]float64, q.Count()))
@@ -142,36 +143,36 @@ func (m *Mixture) widened(own [][]float64) (rows [][]float64) {
 
 // scores returns the scores of the policy's tokens alone.
 func (m *Mixture) scores(s learn.Scores) learn.Scores {
-	return learn.Scores{LogProb: m.policys(s.LogProb), Entropy: m.policys(s.Entropy)}
+	return learn.Scores{LogProb: m.ofPolicy(s.LogProb), Entropy: m.ofPolicy(s.Entropy)}
 }
 
-// Step takes the step with its streams. objective is the loss without them, which sees the policy's
-// tokens alone and sets the scores of b. The report is about the rollouts and these tokens, too, with the
-// derivatives of the whole loss. An error about demonstrations of a stream names no sequence.
+// Step takes the step with its streams. objective is the loss without them, which sees the scores of the policy's
+// tokens alone and puts them into b. The report, too, is about these tokens alone, with the derivatives of the whole
+// loss. An error about demonstrations of a stream names no sequence.
 func (m *Mixture) Step(ctx context.Context, stepper *learn.Stepper, b objectives.Batch, objective learn.Weigh) (learn.Report, error) {
 	if len(m.parts) == 0 {
 		return stepper.Step(ctx, m.batch, objective)
 	}
 	r, err := stepper.Step(ctx, m.batch, func(s learn.Scores) (learn.Loss, error) {
 		x, err := objective(m.scores(s))
-		if err != nil || x.Check() != nil { // the Stepper reports it
+		if err != nil || x.Check() != nil { // the Stepper checks x again and reports it
 			return x, err
 		}
 		return m.loss(x, b, s), nil
 	})
 	if e, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		all := len(e.Sequences)
-		e.Sequences = slices.DeleteFunc(e.Sequences, func(k int) bool { return k >= len(m.own) })
+		e.Sequences = slices.DeleteFunc(e.Sequences, func(k int) bool { return k >= len(m.own) }) // demonstrations
 		if len(e.Sequences) < all {
 			e.What = "in a demonstration of a stream " + e.What
 		}
 	}
-	r.Scores, r.Loss.LogProb = m.scores(r.Scores), m.policys(r.Loss.LogProb)
+	r.Scores, r.Loss.LogProb = m.scores(r.Scores), m.ofPolicy(r.Loss.LogProb)
 	return r, err
 }
 
-// loss returns the loss of the step with its streams, of which x is the objective's, and sets m.Record; s has the scores of
-// all sequences, and b those of the policy's tokens.
+// loss returns the loss of the step with its streams, where x is the objective's alone, and sets m.Record to the figures
+// of each; s has the scores of all sequences, and b those of the policy's tokens.
 func (m *Mixture) loss(x learn.Loss, b objectives.Batch, s learn.Scores) learn.Loss {
 	out := x
 	out.Value, out.LogProb = m.share*x.Value, m.widened(x.LogProb)
@@ -179,26 +180,26 @@ func (m *Mixture) loss(x learn.Loss, b objectives.Batch, s learn.Scores) learn.L
 		out.Entropy = m.widened(x.Entropy)
 	}
 	m.Record = nil
-	note := func(name string, loss, weight float64, tokens int) {
+	record := func(name string, loss, weight float64, tokens int) {
 		name = "stream/" + name
 		m.Record = append(m.Record, objectives.Stat{Name: name + "/loss", Value: loss}, objectives.Stat{Name: name + "/weight", Value: weight},
 			objectives.Stat{Name: name + "/tokens", Value: float64(tokens)})
 	}
-	note("rl", x.Value, m.share, b.Tokens())
+	record("rl", x.Value, m.share, b.Tokens())
 	for _, p := range m.parts {
-		add := p.crossEntropy
+		lossOf := p.crossEntropy
 		if p.Teacher != "" {
-			add = p.pull
+			lossOf = p.pull
 		}
-		loss := add(b, s.LogProb, out.LogProb)
+		loss := lossOf(b, s.LogProb, out.LogProb) // adds its derivatives to the last
 		out.Value += p.weight * loss
-		note(p.Name, loss, p.weight, p.tokens)
+		record(p.Name, loss, p.weight, p.tokens)
 	}
 	return out
 }
 
 // crossEntropy returns the mean of -log p over the stream's tokens, and adds its derivatives, times the
-// stream's weight, to w. With phi a token counts p (1 - p), which is taken as a constant.
+// stream's weight, to w. With phi a token counts p (1 - p), which is taken as a constant. It needs no batch.
 func (p part) crossEntropy(_ objectives.Batch, logp, w [][]float64) (loss float64) {
 	for i, places := range p.places {
 		if logp[i] == nil { // it is not computed yet
@@ -216,27 +217,27 @@ func (p part) crossEntropy(_ objectives.Batch, logp, w [][]float64) (loss float6
 	return loss
 }
 
-// pull returns the divergence of the policy from the teacher on its own tokens, and adds its
-// derivatives, times the stream's weight, to w. kl is the loss of opd. ce is the cross-entropy less the teacher's entropy,
-// KL(T, pi), by tokens that mu sampled: the mean of T/mu log(T/pi) + pi/mu - T/mu, which is never
-// negative, and whose derivative is pi/mu - T/mu.
+// pull returns the divergence of the policy pi from the teacher T on the policy's own tokens, and adds its derivatives,
+// times the stream's weight, to w. With the loss kl it is that of the objective opd. With ce it is the cross-entropy less
+// the teacher's entropy, KL(T, pi), from tokens that the old policy mu sampled: the mean of
+// T/mu log(T/pi) + pi/mu - T/mu, which is never negative, and whose derivative is pi/mu - T/mu.
 func (p part) pull(b objectives.Batch, _, w [][]float64) (loss float64) {
-	own := b.Zeros()
-	b.Trajectories = slices.Clone(b.Trajectories)
+	derivatives := b.Zeros()
+	b.Trajectories = slices.Clone(b.Trajectories) // in which the teacher takes the place of the reference
 	for i := range b.Trajectories {
 		x := &b.Trajectories[i]
 		x.RefLogProb = p.taught[i]
 		for t := 0; p.kl == nil && t < len(x.OldLogProb); t++ {
 			teacher, ratio := math.Exp(x.RefLogProb[t]-x.OldLogProb[t]), math.Exp(x.LogProb[t]-x.OldLogProb[t])
 			loss += (teacher*(x.RefLogProb[t]-x.LogProb[t]) + ratio - teacher) / float64(p.tokens)
-			own[i][t] = (ratio - teacher) / float64(p.tokens)
+			derivatives[i][t] = (ratio - teacher) / float64(p.tokens)
 		}
 	}
 	if p.kl != nil {
 		loss = objectives.Loss(p.kl, b, b)
-		objectives.Weights(p.kl, b, own)
+		objectives.Weights(p.kl, b, derivatives)
 	}
-	for i, row := range own {
+	for i, row := range derivatives {
 		for t, x := range row {
 			w[i][p.places[i][t]] += p.weight * x
 		}

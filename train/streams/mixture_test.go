@@ -133,7 +133,7 @@ func TestStreams(t *testing.T) {
 	if math.Abs(sum-got.Value) > 1e-12 || figures["stream/forward/loss"] <= 0 {
 		t.Errorf("the losses add up to %v, not %v: %v", sum, got.Value, figures)
 	}
-	if own := m.policys(got.LogProb); len(own) != 3 || len(own[1]) != 4 || own[1][2] != got.LogProb[1][5] {
+	if own := m.ofPolicy(got.LogProb); len(own) != 3 || len(own[1]) != 4 || own[1][2] != got.LogProb[1][5] {
 		t.Errorf("%v of %v", own, got.LogProb)
 	}
 }

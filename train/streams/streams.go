@@ -49,7 +49,8 @@ func (List) Wanted() string {
 	return `tables such as [[stream]] with data = "a.jsonl" and weight = 0.1 below it, or a list of tables`
 }
 
-// UnmarshalTOML takes a list of tables, and gives them what they leave open.
+// UnmarshalTOML takes a list of tables, and gives them what they leave open: such as tokens = "demonstrations" and
+// batch_size = 8 where data is given. A name left open is that of the tokens.
 func (l *List) UnmarshalTOML(value any) error {
 	list, _, err := tables.Read(value, l.Wanted())
 	for i := range list {
@@ -84,8 +85,8 @@ func (l List) Check(episodes bool) (errs settings.Errors) {
 		for _, err := range settings.Flatten(settings.Check(&s)) {
 			check(false, "its "+err.Error())
 		}
-		same := slices.IndexFunc(l, func(x Stream) bool { return x.Name == s.Name })
-		check(same == i && s.Name != "rl" && !strings.ContainsAny(s.Name, "/\n"), "needs a name that no other stream has, nor the objective (rl), without a slash")
+		first := slices.IndexFunc(l, func(x Stream) bool { return x.Name == s.Name })
+		check(first == i && s.Name != "rl" && !strings.ContainsAny(s.Name, "/\n"), "needs a name that no other stream has, nor the objective (rl), without a slash")
 		check((s.Tokens == "demonstrations") == (s.Data != ""), "tokens = \"demonstrations\" and a file of data belong together")
 		check(s.Data != "" || s.BatchSize == 0, "its batch_size is for demonstrations")
 		check((s.Tokens == "policy") == (s.Teacher != ""), "tokens = \"policy\" and a teacher belong together")
