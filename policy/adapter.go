@@ -13,26 +13,26 @@ import (
 	"onering/tokenize"
 )
 
-// adapterTokenizer reads the tokenizer in an adapter's folder, as PEFT's trainers write it; nil
-// if there is none. If the folder lacks files besides a chat template, the model's are used.
+// adapterTokenizer reads the tokenizer in an adapter's folder dir, as PEFT's trainers write it; nil if there is no file
+// of one. If there are some, such as a chat template alone, those of the folder model complete it.
 func adapterTokenizer(dir, model string) (*tokenize.Tokenizer, error) {
 	switch has := isIn(dir); {
-	case hasVocabulary(dir):
+	case hasVocabulary(dir): // it is complete
 		return tokenize.Load(dir)
 	case !has(models.TemplateFolder) && !slices.ContainsFunc(models.TokenizerFiles, has):
 		return nil, nil
 	}
-	above, err := files.OpenFolder(dir)
+	own, err := files.OpenFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer above.Close()
-	below, err := files.OpenFolder(model)
+	defer own.Close()
+	rest, err := files.OpenFolder(model)
 	if err != nil {
 		return nil, err
 	}
-	defer below.Close()
-	return tokenize.LoadFS(overlay{above.FS(), below.FS()})
+	defer rest.Close()
+	return tokenize.LoadFS(overlay{own.FS(), rest.FS()}) // the model's files where the adapter has none
 }
 
 // hasVocabulary reports whether a folder has a complete tokenizer.

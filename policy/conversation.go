@@ -28,8 +28,8 @@ type Conversation struct {
 // longestConversation bounds a conversation with a model that does not state its context length.
 const longestConversation = 1 << 15
 
-// Conversation begins a conversation in a template. The template auto is the tokenizer's
-// chat template, if there is one.
+// Conversation begins a conversation in a template. The template auto becomes the tokenizer's
+// chat template, if there is one. The caller closes the conversation.
 func (p *Policy) Conversation(template tokenize.Template) (*Conversation, error) {
 	if err := p.NeedTokenizer(); err != nil {
 		return nil, err
@@ -45,11 +45,12 @@ func (p *Policy) Conversation(template tokenize.Template) (*Conversation, error)
 	if length == 0 {
 		length = longestConversation
 	}
-	decoder, err := p.Env.NewDecoder(p.Ring, 1, length)
+	decoder, err := p.Env.NewDecoder(p.Ring, 1, length) // 1: one sequence at a time
 	if err != nil {
 		return nil, err
 	}
-	return &Conversation{Template: template, policy: p, decoder: sampler.NewKept(decoder, sampler.StepCost), free: decoder.Close}, nil
+	return &Conversation{Template: template, policy: p, decoder: sampler.NewKept(decoder, sampler.StepCost), // it computes only what is new of a prompt
+		free: decoder.Close}, nil
 }
 
 // Close frees the decoder.
@@ -86,9 +87,9 @@ func (e FullError) Error() string {
 	return fmt.Sprintf("the conversation would take %d tokens, and the model's context has %d", e.Tokens, e.Context)
 }
 
-// Answer samples the answer to a text, calls say with each piece of the answer, and adds
-// both to the conversation. o says how to sample. An error of say ends the answer. After
-// an error the conversation is unchanged.
+// Answer samples the answer to a text, calls say with each piece of the answer, and adds both to the conversation.
+// o says how to sample. An error of say ends the answer. After an error the conversation is unchanged but for the number
+// of turns. Where ctx is cancelled, the answer so far counts, and is Interrupted.
 func (c *Conversation) Answer(ctx context.Context, text string, o sampler.Options, say func(string) error) (Answer, error) {
 	a := Answer{Turn: c.turns, Prompt: text, IDs: []int32{}}
 	c.turns++
@@ -98,7 +99,7 @@ func (c *Conversation) Answer(ctx context.Context, text string, o sampler.Option
 	}
 	a.PromptTokens = len(prompt)
 	if limit := c.MaxTokens(); len(prompt) >= limit {
-		return a, FullError{len(prompt) + 1, limit}
+		return a, FullError{len(prompt) + 1, limit} // 1: an answer has at least one token
 	}
 	if err := c.policy.Ends(&o, c.Template); err != nil {
 		return a, err
@@ -108,12 +109,12 @@ func (c *Conversation) Answer(ctx context.Context, text string, o sampler.Option
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var said strings.Builder
-	var failed error
+	var sayErr error
 	add := func(text string) {
 		said.WriteString(text)
-		if text != "" && failed == nil {
-			if failed = say(text); failed != nil {
-				stop()
+		if text != "" && sayErr == nil {
+			if sayErr = say(text); sayErr != nil {
+				stop() // Sample then returns context.Canceled
 			}
 		}
 	}
@@ -121,14 +122,14 @@ func (c *Conversation) Answer(ctx context.Context, text string, o sampler.Option
 		a.IDs = append(a.IDs, t.ID)
 		add(decode.Add(t.ID))
 	}
-	request := sampler.Request{Prompt: prompt, ID: uint64(a.Turn), Samples: 1}
+	request := sampler.Request{Prompt: prompt, ID: uint64(a.Turn), Samples: 1} // the ID decides the draws
 	responses, _, err := sampler.Sample(ctx, c.decoder, o, []sampler.Request{request}, nil)
 	a.ReusedTokens = c.decoder.Reused
 	add(decode.Flush())
 	a.Text = said.String()
 	switch {
-	case failed != nil:
-		return a, failed
+	case sayErr != nil:
+		return a, sayErr
 	case errors.Is(err, context.Canceled):
 		a.Finish = interrupted
 	case err != nil:
@@ -136,7 +137,7 @@ func (c *Conversation) Answer(ctx context.Context, text string, o sampler.Option
 	default:
 		a.Finish = responses[0].Finish
 	}
-	c.IDs = append(prompt, a.IDs...)
+	c.IDs = append(prompt, a.IDs...) // in the chat template the prompt has the conversation before
 	c.Messages = append(c.Messages, tokenize.Message{Role: "user", Content: text}, tokenize.Message{Role: "assistant", Content: a.Text})
 	return a, nil
 }

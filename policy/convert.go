@@ -43,18 +43,18 @@ func Merge(dir, adapter, out string, element models.DType) error {
 	if err := lora.Merge(adapter, m, base); err != nil {
 		return err
 	}
-	tokenizer, fromAdapter := dir, func(d *files.Draft) error { return models.CopyTokenizer(d.WriteFile, adapter) }
+	tokenizer, extraFiles := dir, func(d *files.Draft) error { return models.CopyTokenizer(d.WriteFile, adapter) }
 	if hasVocabulary(adapter) {
-		tokenizer, fromAdapter = adapter, nil
+		tokenizer, extraFiles = adapter, nil
 	}
 	if element == models.Invalid {
 		element = m.DType
 	}
-	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: tokenizer, Extra: fromAdapter})
+	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: tokenizer, Extra: extraFiles})
 }
 
 // Export builds the graphs of the model in the folder dir, computed as compute says on device
-// (cpu or cuda) with attention in blocks. adapter is the folder of an adapter beside the
+// (cpu or cuda) with attention in that many blocks of queries. adapter is the folder of an adapter beside the
 // model, or "".
 func Export(dir, adapter string, compute models.Compute, device string, blocks int) (*export.Graphs, error) {
 	model, err := ReadModel(dir)

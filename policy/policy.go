@@ -86,7 +86,8 @@ func (p *Policy) open(o Options) error {
 	if err != nil {
 		return err
 	}
-	compute.Base = BaseTypes[cmp.Or(o.Base, "float32")]
+	compute.Base = BaseTypes[cmp.Or(o.Base, "float32")] // the type that holds the layers
+	// With Sampled the head is held in Base, too; but adapters were trained with another head, and shared weights have that.
 	compute.Sampled = o.Sampled && o.Adapter == "" && len(o.Named) == 0 && o.Shared == nil
 	load := models.LoadHeld
 	if o.Shared != nil {
@@ -106,10 +107,10 @@ func (p *Policy) open(o Options) error {
 			return fmt.Errorf("--adapter: %w", err)
 		}
 		if p.base == nil && o.Name != "" {
-			p.base = baseOf(p.Weights, o.Name)
+			p.base = baseOf(p.Weights, o.Name) // the adapter's folder states none
 		}
 	}
-	p.named = make(map[string]*Policy)
+	p.named = make(map[string]*Policy) // by name, a policy that shares the weights; see With
 	for _, name := range slices.Sorted(maps.Keys(o.Named)) {
 		other, err := p.WithAdapter(o.Named[name])
 		if err != nil {
@@ -130,7 +131,7 @@ func (p *Policy) load(path string, compute models.Compute, load loader) error {
 	if err != nil {
 		return err
 	}
-	p.Dir, p.release = dir, append(p.release, remove)
+	p.Dir, p.release = dir, append(p.release, remove) // what Close calls
 	if p.Model, p.Weights, err = load(dir, compute); err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (p *Policy) CheckBase(base *lora.Base, dir string) error {
 
 // LoadAdapter adds the adapter of a folder to the model, and takes the folder's tokenizer, if it has one. Decoders and
 // learners that are made of the Ring later compute with it, and optimizer steps change only the adapter. Call it before
-// making any. If a state in the folder names the base weights, LoadAdapter refuses others.
+// making any. If the folder states the weights beside which the adapter was trained, LoadAdapter refuses others.
 func (p *Policy) LoadAdapter(dir string) error {
 	a, err := lora.Read(dir, p.Model)
 	if err != nil {
@@ -221,7 +222,7 @@ func (p *Policy) LoadAdapter(dir string) error {
 	if p.base, err = trainedBeside(p.Weights, p.Env, dir, p.Dir); err != nil {
 		return err
 	}
-	t, err := adapterTokenizer(dir, p.Dir)
+	t, err := adapterTokenizer(dir, p.Dir) // nil without an error: the model's stays
 	if err == nil && t != nil {
 		p.Tokenizer, p.tokenizerOf, err = t, dir, matchTokenizer(&p.Model, t, dir)
 	}
@@ -238,18 +239,18 @@ func (p *Policy) LoadAdapter(dir string) error {
 // digesting is held while weights that a device has, or halves, are fetched to the host for a checksum.
 var digesting sync.Mutex
 
-// trainedBeside returns the base that an adapter's folder dir states, nil if it states none. It refuses a base
-// other than w, the weights of the folder model, wherever env has them; if the base was held in another type, so that
+// trainedBeside returns the base, the model weights beside which an adapter was trained, that its folder dir states; nil if
+// it states none. It refuses a base other than w, the weights of the folder model, wherever env has them; if the base was held in another type, so that
 // checksums cannot be compared, it only warns, and returns nil.
 func trainedBeside(w *models.Weights, env *runtime.Env, dir, model string) (*lora.Base, error) {
 	base, err := lora.ReadBase(dir)
 	if err != nil || base == nil {
 		return nil, err
 	}
-	digesting.Lock()
+	digesting.Lock() // policies that share w may load adapters at the same time
 	err = env.Download(w)
 	is := w.Checksum()
-	env.Forget(w)
+	env.Forget(w) // only the host's copy of what a device has
 	digesting.Unlock()
 	switch {
 	case err != nil:
@@ -360,7 +361,8 @@ func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra f
 // Geometry returns the sizes of the model as its Programs compute it.
 func (p *Policy) Geometry() models.Geometry { return p.Ring.Arch.Geometry() }
 
-// Random makes a policy of a model's shape with random weights, in memory.
+// Random makes a policy of a model's shape with random weights, in memory, held in fewer bits where compute says so. It has
+// no folder and no tokenizer.
 func Random(env *runtime.Env, model models.Model, compute models.Compute, seed uint64) (*Policy, error) {
 	weights, err := model.Init(seed)
 	if err != nil {

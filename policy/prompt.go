@@ -41,19 +41,19 @@ func (row Prompt) IDs(p *Policy, around tokenize.Template) ([]int32, error) {
 	return ids, err
 }
 
-// ids returns the tokens of the prompt, which is stated in one of three forms; around is the template of texts and
-// conversations.
+// ids returns the tokens of the prompt, which is stated in one of three forms: a text, ids or messages. around is the
+// template of texts, and has the system message and the arguments of messages.
 func (row Prompt) ids(p *Policy, around tokenize.Template) (ids []int32, err error) {
-	given := 0
-	for _, is := range []bool{row.Prompt != nil, row.PromptIDs != nil, row.Messages != nil} {
-		if is {
-			given++
+	forms := 0
+	for _, given := range []bool{row.Prompt != nil, row.PromptIDs != nil, row.Messages != nil} {
+		if given {
+			forms++
 		}
 	}
 	switch {
-	case given == 0:
+	case forms == 0:
 		return nil, errors.New(`one of "prompt", "prompt_ids" and "messages" must be given; onering data show FILE --mapped writes problems as prompts`)
-	case given > 1:
+	case forms > 1:
 		return nil, errors.New(`only one of "prompt", "prompt_ids" and "messages" may be given`)
 	case row.PromptIDs != nil:
 		ids, err = *row.PromptIDs, checkIDs("prompt_ids", *row.PromptIDs, p.Model)
@@ -77,13 +77,13 @@ func (row Prompt) ids(p *Policy, around tokenize.Template) (ids []int32, err err
 
 // Sequence returns the pair in the form that a policy's Learner reads.
 func (row Pair) Sequence(p *Policy) (s runtime.Sequence, err error) {
-	ids, err := row.ids(p, tokenize.Template{})
+	ids, err := row.ids(p, tokenize.Template{}) // nothing goes around a text
 	if err != nil {
 		return s, err
 	}
 	var response []int32
 	switch {
-	case (row.Response != nil) == (row.ResponseIDs != nil):
+	case (row.Response != nil) == (row.ResponseIDs != nil): // both or neither
 		err = errors.New(`one of "response" and "response_ids" must be given`)
 	case row.ResponseIDs != nil:
 		response, err = *row.ResponseIDs, checkIDs("response_ids", *row.ResponseIDs, p.Model)
@@ -150,9 +150,9 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 	stated := struct {
 		sampler.Sampling
 		Repetition *float64 `json:"repetition_penalty"`
-	}{Sampling: s}
+	}{Sampling: s} // what the file does not state stays
 	err := strict.JSON(p.Model.Text.Generation, &stated)
-	stated.Greedy, stated.MaxNewTokens = s.Greedy, 1 // these two are not taken from the file
+	stated.Greedy, stated.MaxNewTokens = s.Greedy, 1 // these two are not taken from the file; 1 passes Check, whatever s has
 	out := stated.OrGreedy()
 	out.TopK = max(0, out.TopK) // -1 turns top-k off in some files
 	if err == nil {

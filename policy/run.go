@@ -18,14 +18,14 @@ type runFolder struct {
 	Settings settings.Source // all settings that File states
 }
 
-// ReadRun reads the run file of a run folder or of one of its checkpoints; nil if dir is
+// ReadRun reads the run file, run.toml, of a run folder or of one of its checkpoints; nil if dir is
 // neither. Any command of any version may have written the file.
 func ReadRun(dir string) (*runFolder, error) {
 	file := runFile(dir)
 	if file == "" {
 		return nil, nil
 	}
-	text, err := files.ReadIn(file, 1<<20)
+	text, err := files.ReadIn(file, 1<<20) // at most a MiB
 	if err != nil {
 		return nil, fmt.Errorf("policy: run folder: %w", err)
 	}

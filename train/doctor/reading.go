@@ -66,18 +66,19 @@ func count(x bool) float64 {
 // within groups. Of responses that the reward skipped it only counts how they ended.
 func (d *Doctor) figuresOf(r metrics.Record, round *Round) *reading {
 	p := &reading{Facts: &d.facts, record: r, round: round, groups: make([][]graded, len(round.Problems)), before: d.state.Before}
+	// Only if every problem has an answer is there a second verdict, beside the reward's.
 	p.answersKnown = !slices.ContainsFunc(round.Problems, func(q data.Problem) bool { return len(q.Answers) == 0 })
-	var hidden []float64                                         // of each response, the entropy that its tokens do not show
+	var hidden []float64                                         // of each response, the entropy less the surprise of its tokens
 	texts, values := map[string]float64{}, map[float64]float64{} // how often each text and each reward occurs
-	tokens, told := 0.0, 0.0
+	tokens, told := 0.0, 0.0                                     // told: responses that an environment judged, which need no answer
 	for i := range round.Responses {
 		x := graded{Response: &round.Responses[i]}
 		tokens += float64(x.Tokens)
 		p.entropy += x.Entropy
-		p.surprise -= x.LogProb
+		p.surprise -= x.LogProb // what the sampled tokens show of the entropy
 		hidden = append(hidden, x.Entropy+x.LogProb)
 		if x.WentOnAfter+x.EndsAt != "" {
-			p.token = x.WentOnAfter + x.EndsAt
+			p.token = x.WentOnAfter + x.EndsAt // a response has one of them at most
 		}
 		p.wentOn += count(x.WentOnAfter != "")
 		p.endedEarly += count(x.EndsAt != "")
@@ -91,7 +92,7 @@ func (d *Doctor) figuresOf(r metrics.Record, round *Round) *reading {
 		x.right = x.Judged && x.Right && (p.ComparesAnswers || !p.answersKnown)
 		if p.answersKnown {
 			v := anywhere.VerifyAny(round.Problems[x.Problem].Answers, x.Text)
-			x.found, x.right = v.Answer, v.Correct && !x.Truncated || x.right
+			x.found, x.right = v.Answer, v.Correct && !x.Truncated || x.right // by the verifier or by the reward
 		}
 		p.stopped += count(x.Stopped)
 		p.stoppedRight += count(x.Stopped && x.right)
@@ -111,7 +112,7 @@ func (d *Doctor) figuresOf(r metrics.Record, round *Round) *reading {
 	for _, x := range []*float64{&p.stopped, &p.right, &p.commonestText, &p.commonestReward} {
 		*x /= n
 	}
-	p.hiddenEntropy = stat.Mean(hidden) / stat.StandardError(hidden)
+	p.hiddenEntropy = stat.Mean(hidden) / stat.StandardError(hidden) // about 0 where tokens are drawn from all of the distribution
 	p.entropy, p.surprise = p.entropy/tokens, p.surprise/tokens
 	p.compareWithinGroups()
 	return p
@@ -129,7 +130,7 @@ func (p *reading) share(so func(graded) bool) (share float64) {
 // the figures of p that follow from that.
 func (p *reading) compareWithinGroups() {
 	var rewards, fromMean, lengthFromMean []float64 // distances from the means of the groups
-	groups, answers, pairs := 0.0, 0.0, 0.0
+	groups, answerPairs, pairs := 0.0, 0.0, 0.0     // answerPairs: pairs in which both have an answer
 	for _, group := range p.groups {
 		if len(group) < 2 {
 			continue
@@ -139,11 +140,11 @@ func (p *reading) compareWithinGroups() {
 		for i, x := range group {
 			values, lengths = append(values, x.Value), append(lengths, float64(x.Tokens))
 			same = same && x.Text == group[0].Text
-			for _, y := range group[:i] {
+			for _, y := range group[:i] { // each pair once
 				p.countPair(x, y)
 				pairs++
 				both := x.answer() != "" && y.answer() != ""
-				answers += count(both)
+				answerPairs += count(both)
 				p.agreeing += count(both && x.answer() == y.answer())
 			}
 		}
@@ -154,21 +155,21 @@ func (p *reading) compareWithinGroups() {
 		lengthFromMean = append(lengthFromMean, deviations(lengths)...)
 	}
 	p.equalPairs = p.twins / max(1, pairs)
-	p.equalRewards, p.sameText, p.agreeing = p.equalRewards/groups, p.sameText/groups, p.agreeing/max(1, answers)
+	p.equalRewards, p.sameText, p.agreeing = p.equalRewards/groups, p.sameText/groups, p.agreeing/max(1, answerPairs)
 	p.rewardMean, p.rewardLeast, p.rewardMost = stat.Mean(rewards), stat.Quantile(rewards, 0), stat.Quantile(rewards, 1)
 	p.lengthCorrelation = correlation(fromMean, lengthFromMean)
 	_, p.rewardSpread = metrics.Moments(fromMean)
 	p.noise /= max(1, p.twins) * p.rewardSpread * p.rewardSpread // from a sum over twins to a share of the variance
 }
 
-// countPair counts two responses to a problem: as twins if they are the same text, and by which earns more if one is right
-// and the other one wrong; truncated ones may earn nothing for another reason.
+// countPair counts two responses to a problem: as twins if they are the same text, whose rewards differ by noise alone, and
+// by which earns more if one is right and the other one wrong; truncated ones may earn nothing for another reason.
 func (p *reading) countPair(x, y graded) {
 	if x.Text == y.Text && x.Tokens == y.Tokens {
 		off := x.Value - y.Value
 		p.twins++
-		p.twinsPaidApart += count(math.Abs(off) > 1e-12*math.Abs(x.Value))
-		p.noise += off * off / 2
+		p.twinsPaidApart += count(math.Abs(off) > 1e-12*math.Abs(x.Value)) // more than rounding
+		p.noise += off * off / 2                                           // the variance of two values
 	}
 	if x.right == y.right || x.Truncated || y.Truncated {
 		return

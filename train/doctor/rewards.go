@@ -22,6 +22,7 @@ func (p *reading) rewardsFault() *Finding {
 	}
 	size, constant := max(math.Abs(p.rewardLeast), math.Abs(p.rewardMost)), p.rewardLeast == p.rewardMost
 	pairs := p.rightEarnsMore + p.wrongEarnsMore // of a right and a wrong response that earn differently
+	// Right and wrong responses earn the same.
 	paidAlike := constant || p.earnAlike >= 20 && pairs < 0.1*p.earnAlike
 	unclear := p.answersKnown && (p.right > 0.95 || p.right == 0) // equal rewards may be deserved
 	pattern := cmp.Or(p.Settings["reward.pattern"], p.Settings["reward.format"])
@@ -37,12 +38,12 @@ func (p *reading) rewardsFault() *Finding {
 		return newFinding("pays-all", "the reward pays every response the same, %.3g, whatever it says, so that wrong answers earn as much as "+
 			"right ones and every group has nothing to compare. Repair the reward, or take harder problems if all are right", p.rewardMost)
 	case paidAlike && !unclear && p.answersKnown && p.rewardMost < 0.5 && (constant || p.rewardMean <= (p.rewardLeast+p.rewardMost)/2):
-		read := ""
+		orExtract := ""
 		if answer := p.graded[0].Answer; answer != "" {
-			read = fmt.Sprintf(", or change reward.extract: it takes %q for an answer", example(answer))
+			orExtract = fmt.Sprintf(", or change reward.extract: it takes %q for an answer", example(answer))
 		}
 		return newFinding("never-paid", "the reward pays nothing for right answers: the mean is %.3g, the most %.3g, and "+
-			"%s of the responses are right by the verifier. Repair the reward%s", p.rewardMean, p.rewardMost, percent(p.right), read)
+			"%s of the responses are right by the verifier. Repair the reward%s", p.rewardMean, p.rewardMost, percent(p.right), orExtract)
 	case paidAlike && !unclear && p.answersKnown:
 		return newFinding("pays-all", "the reward pays wrong responses as it pays right ones: the mean is %.3g, the least "+
 			"%.3g, and %s of the responses are right by the verifier. Repair the reward", p.rewardMean, p.rewardLeast, percent(p.right))
@@ -69,14 +70,14 @@ func (p *reading) rewardsFault() *Finding {
 // learnable finds rewards that differ, and from which something else is learned than the answer, or
 // nothing. pairs counts pairs of a right and a wrong response to one problem that earn differently.
 func (p *reading) learnable(pairs float64) *Finding {
-	b, limit, extract := p.before, p.number("eval.max_new_tokens"), p.Settings["eval.extract"]
-	// paid is how far rewards follow the verdict within groups.
+	before, limit, extract := p.before, p.number("eval.max_new_tokens"), p.Settings["eval.extract"] // before: of the evaluation before training
+	// paid is the correlation of rewards with the verdict within groups.
 	paid := correlation(p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return count(x.right) }))
 	off := p.constantOffset()
 	switch {
 	case off != nil:
 		return p.whyNoneRight(off)
-	case math.Abs(p.lengthCorrelation) > 0.9 && paid < 0.9: // right answers may be the longer ones
+	case math.Abs(p.lengthCorrelation) > 0.9 && paid < 0.9: // else right answers are the longer ones
 		way := map[bool]string{true: "longer", false: "shorter"}[p.lengthCorrelation > 0]
 		return newFinding("length", "the reward follows the length of the response and not its answer (correlation %.2f "+
 			"within groups), so that %s responses will be learned. Have the reward grade the answer", p.lengthCorrelation, way)
@@ -87,17 +88,17 @@ func (p *reading) learnable(pairs float64) *Finding {
 		return newFinding("pays-all", "the reward pays wrong responses more than right ones: in %s of %.0f pairs of answers "+
 			"to one problem. Turn its sign, or repair it", percent(p.wrongEarnsMore/pairs), pairs)
 	case p.answersKnown && p.right <= 0.01 && p.equalRewards >= 0.9:
-		return p.whyNoneRight(nil)
+		return p.whyNoneRight(nil) // nil: no constant offset
 	case p.right >= 0.95 && p.equalRewards >= 0.9 && len(p.round.Problems) >= 8:
 		return newFinding("too-easy", "%s of the responses are right before training, all in %s of the groups: the model "+
 			"solves these problems already, and there is nothing to learn. Take harder problems", percent(p.right), percent(p.equalRewards))
-	case b[evaluatedCut] > p.truncated+p.outOfTurns+0.2 && limit > 0 && limit < p.number("rollout.max_new_tokens"):
+	case before[evaluatedCut] > p.truncated+p.outOfTurns+0.2 && limit > 0 && limit < p.number("rollout.max_new_tokens"):
 		return newFinding("eval-differs", "the evaluation cuts %s of its responses off at eval.max_new_tokens = %.0f, and "+
-			"training %s at rollout.max_new_tokens = %s: leave eval.max_new_tokens out", percent(b[evaluatedCut]), limit,
+			"training %s at rollout.max_new_tokens = %s: leave eval.max_new_tokens out", percent(before[evaluatedCut]), limit,
 			percent(p.truncated), p.Settings["rollout.max_new_tokens"]).With("eval.max_new_tokens", 0)
-	case b[evaluatedUnanswered] > p.unanswered+0.2 && extract != "" && extract != p.Extract:
+	case before[evaluatedUnanswered] > p.unanswered+0.2 && extract != "" && extract != p.Extract:
 		return newFinding("eval-differs", "the evaluation finds no answer in %s of its responses (eval.extract = %q), and "+
-			"training in %s (reward.extract = %q): leave eval.extract out", percent(b[evaluatedUnanswered]), extract, percent(p.unanswered), p.Extract).
+			"training in %s (reward.extract = %q): leave eval.extract out", percent(before[evaluatedUnanswered]), extract, percent(p.unanswered), p.Extract).
 			With("eval.extract", p.Extract)
 	}
 	return nil
@@ -107,34 +108,35 @@ func (p *reading) learnable(pairs float64) *Finding {
 // there, and the verifier may find one elsewhere in them or at their end.
 func (p *reading) wrongForm() *Finding {
 	if math.IsNaN(p.record.Float("no_answer_share")) || p.unanswered < 0.3 || !p.answersKnown {
-		return nil
+		return nil // the share is NaN where the reward reads no answers
 	}
-	such := ""                                 // the text of one of the responses without an answer
-	n, seen, right, last := 0.0, 0.0, 0.0, 0.0 // how many there are, how many have one elsewhere, how many right ones there or at the end
+	such := "" // the text of one of the responses without an answer
+	// How many such there are; of these, with an answer elsewhere, with a right one there, and with a right one as the last expression.
+	n, elsewhere, right, rightAtEnd := 0.0, 0.0, 0.0, 0.0
 	for _, x := range p.graded {
 		if x.Answer != "" || x.Told {
 			continue
 		}
 		n, such = n+1, x.Text
-		seen += count(x.found != "")
+		elsewhere += count(x.found != "")
 		right += count(x.right)
-		last += count(verifier.Verifier{Mode: verifier.Last}.VerifyAny(p.round.Problems[x.Problem].Answers, x.Text).Correct)
+		rightAtEnd += count(verifier.Verifier{Mode: verifier.Last}.VerifyAny(p.round.Problems[x.Problem].Answers, x.Text).Correct)
 	}
 	text := fmt.Sprintf("%s of the responses have no answer where the reward looks for it", percent(p.unanswered))
 	pattern := p.Settings["reward.pattern"]
 	switch {
-	case p.Extract != "" && right > 0 && right >= last/2:
+	case p.Extract != "" && right > 0 && right >= rightAtEnd/2:
 		return newFinding("form", "%s (extract = %q); extract = \"auto\" finds one in %s of these, right in %s: set reward.extract = \"auto\"",
-			text, p.Extract, percent(seen/n), percent(right/n)).With("reward.extract", "auto")
-	case p.Extract != "" && last > 0:
+			text, p.Extract, percent(elsewhere/n), percent(right/n)).With("reward.extract", "auto")
+	case p.Extract != "" && rightAtEnd > 0:
 		return newFinding("form", "%s (extract = %q); the last expression is right in %s of these: set reward.extract = "+
-			"\"last\", or ask for the form by model.template", text, p.Extract, percent(last/n)).With("reward.extract", "last")
-	case pattern != "" && right+last > 0:
+			"\"last\", or ask for the form by model.template", text, p.Extract, percent(rightAtEnd/n)).With("reward.extract", "last")
+	case pattern != "" && right+rightAtEnd > 0:
 		return newFinding("form", "%s (its pattern %s does not match); one stands elsewhere in %s of these, right in %s: "+
-			"change reward.pattern, or ask for that form in the prompt", text, pattern, percent(seen/n), percent(max(right, last)/n))
-	case right+last > 0 || p.unanswered > 0.5:
+			"change reward.pattern, or ask for that form in the prompt", text, pattern, percent(elsewhere/n), percent(max(right, rightAtEnd)/n))
+	case right+rightAtEnd > 0 || p.unanswered > 0.5:
 		return newFinding("form", "%s, such as %q, and %s are right elsewhere: ask for the answer in that form, by model.template or in the problems",
-			text, example(such), percent(max(right, last)/n))
+			text, example(such), percent(max(right, rightAtEnd)/n))
 	}
 	return nil
 }
@@ -145,9 +147,10 @@ func (p *reading) wrongForm() *Finding {
 func (p *reading) wrongPart() *Finding {
 	weights := p.Weights
 	total, right := p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return count(x.right) })
-	judged, most, largest := false, "", 0.0
+	answerGraded, most, largest := false, "", 0.0 // the part that makes most of the differences, and its share of them
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		part, first := p.within(func(x graded) float64 { return x.Parts[name] }), p.graded[0].Parts[name]
+		// Of the distances from group means: how the part follows right answers, and its share of the rewards' variance.
 		agreed, share := correlation(part, right), weights[name]*dot(part, total)/dot(total, total)
 		same := p.share(func(x graded) bool { return x.Parts[name] == first })
 		switch {
@@ -159,12 +162,12 @@ func (p *reading) wrongPart() *Finding {
 			return newFinding("dead-part", "the part %s of the reward is the same for every response: always %.3g. It teaches "+
 				"nothing. Repair it, ask for what it pays for in the prompt, or take it out of reward.use", name, first)
 		case agreed > 0.95:
-			judged = true
+			answerGraded = true // this part follows the right answer
 		case share > largest:
 			most, largest = name, share
 		}
 	}
-	if !judged || largest < 0.4 {
+	if !answerGraded || largest < 0.4 {
 		return nil
 	}
 	return newFinding("outweighed", "the part %s (weight %g) makes %s of the differences between rewards: the reward "+
@@ -199,7 +202,7 @@ func (p *reading) whyNoneRight(off *Finding) *Finding {
 				"and %s meet the column %q. Set data.answer = %q", column, percent(met), field.Name, field.Name).With("data.answer", field.Name)
 		}
 	}
-	for _, rows := range []int{1, -1, 2, -2} {
+	for _, rows := range []int{1, -1, 2, -2} { // how far the column may be shifted
 		if met := p.shareWithAnswer(func(q data.Problem) []string { return p.Neighbor(q, rows) }); met > 0.05 {
 			return newFinding("wrong-gold", "the answers of the data are those of other rows: no response meets its own row's, "+
 				"and %s meet that of a row %s it (by %.0f). Shift the column %q back", percent(met),
@@ -209,7 +212,8 @@ func (p *reading) whyNoneRight(off *Finding) *Finding {
 	if off != nil {
 		return off
 	}
-	numbers, golds, near, gold, answer := 0.0, 0.0, 0.0, "", ""
+	// Responses with a number for an answer, those whose gold answer is no number, those of gold's size, and an example of each of the first two.
+	numbers, wordGolds, near, gold, answer := 0.0, 0.0, 0.0, "", ""
 	var sizes [2][]float64 // logarithms of what responses say, and of the data's answers
 	for _, x := range p.graded {
 		said, is := number(x.answer())
@@ -218,20 +222,22 @@ func (p *reading) whyNoneRight(off *Finding) *Finding {
 		}
 		list := p.round.Problems[x.Problem].Answers
 		if right, ok := number(list[0]); !ok {
-			golds, gold = golds+1, list[0]
+			wordGolds, gold = wordGolds+1, list[0]
 		} else if is && said != 0 && right != 0 {
 			a, b := math.Log(math.Abs(said)), math.Log(math.Abs(right))
 			sizes[0], sizes[1] = append(sizes[0], a), append(sizes[1], b)
-			near += count(math.Abs(a-b) < 1)
+			near += count(math.Abs(a-b) < 1) // within a factor of e
 		}
 	}
+	// The sizes of answers follow those of the data: then the responses are about these problems.
 	sized := near > 0.25*numbers || math.Abs(correlation(deviations(sizes[0]), deviations(sizes[1]))) > 0.8
 	switch n := float64(len(p.graded)); {
-	case numbers > 0.6*n && golds > 0.6*n:
+	case numbers > 0.6*n && wordGolds > 0.6*n:
 		return newFinding("wrong-gold", "the answers of the data have another form than those of the responses: the column "+
 			"%q has %q where responses say %q, so that none is right. Write the column as the model writes, or set data.answer to another",
 			column, example(gold), example(answer))
-	case p.agreeing > 0.035 && p.agreeing < 1 && answered > 0.5 && (sized || numbers < 0.5*n && p.agreeing > 0.1): // guesses neither agree nor have the right size, or one that follows from it
+	case p.agreeing > 0.035 && p.agreeing < 1 && answered > 0.5 && (sized || numbers < 0.5*n && p.agreeing > 0.1):
+		// Guesses neither agree nor have the right size, or one that follows from it.
 		return newFinding("wrong-gold", "no response meets the answers of the data (column %q) although %s have an answer "+
 			"and the responses to a problem agree (%s of the pairs): the column is another one, or the tokenizer is "+
 			"another model's. Compare both; set data.answer", column, percent(answered), percent(p.agreeing))
@@ -273,7 +279,7 @@ func number(text string) (x float64, ok bool) {
 // wrongPrompt finds prompts that are the answers, or another column than the problems: one whose name is usual for prompts and
 // which has longer texts.
 func (p *reading) wrongPrompt() *Finding {
-	column, same, better := p.Settings["data.prompt"], 0, ""
+	column, same, better := p.Settings["data.prompt"], 0, "" // better: a column of longer texts with a usual name
 	for _, q := range p.round.Problems {
 		if slices.Contains(q.Answers, strings.TrimSpace(q.Text)) {
 			same++
@@ -315,7 +321,7 @@ func (p *reading) constantOffset() *Finding {
 	for _, x := range p.graded {
 		said, is := number(x.answer())
 		if !is || !p.answersKnown || x.right {
-			continue
+			continue // only wrong numbers can be off
 		}
 		gold, is := number(p.round.Problems[x.Problem].Answers[0])
 		if !is || said == 0 || gold == 0 {
@@ -339,7 +345,7 @@ func (p *reading) constantOffset() *Finding {
 			most = way
 		}
 	}
-	if share := times[most] / float64(len(p.graded)); share > max(0.1, 3*p.right) && len(golds[most]) >= 8 {
+	if share := times[most] / float64(len(p.graded)); share > max(0.1, 3*p.right) && len(golds[most]) >= 8 { // not one answer again and again
 		return newFinding("wrong-gold", "the answers of the data (column %q) differ from those of the responses by %s in %s "+
 			"of the responses, and %s meet them: the column has another unit, or is another one. Correct it, or set data.answer",
 			p.answerColumn(), most, percent(share), percent(p.right))

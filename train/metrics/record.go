@@ -118,7 +118,7 @@ func (x Exact) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler: numbers that JSON lacks are the texts that MarshalJSON writes.
 func (x *Exact) UnmarshalJSON(text []byte) error {
 	var values []any
 	if err := strict.JSON(text, &values); err != nil {

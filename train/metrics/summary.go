@@ -56,7 +56,7 @@ func (r Record) AppendSteps(steps []Record) Record {
 		}
 		v, _ := Moments(values[name])
 		switch _, last, _ := strings.Cut(name, "/"); {
-		case strings.HasPrefix(last, "max"): // the largest of the largest
+		case strings.HasPrefix(last, "max"): // the largest of the steps' largest
 			v = slices.Max(values[name])
 		case strings.HasPrefix(last, "min"):
 			v = slices.Min(values[name])
