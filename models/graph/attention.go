@@ -128,15 +128,15 @@ func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
 	return a.boundary(bounds, i), a.boundary(bounds, i+1)
 }
 
-// block cuts out the queries and keys of block i and computes its probabilities, P = softmax(scale Q K^T + mask), after
-// the nodes of after (see computedAfter).
+// block computes P = softmax(scale Q K^T + mask) for block i of the queries, with the keys up to its last query, and
+// with a Window only from the first that its first query sees. One of several blocks is computed after the nodes of after.
 func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	b := &attentionBlock{index: i}
 	mask := a.mask
 	if a.Blocks > 1 {
 		b.firstQuery, b.endQuery = a.edges(i, after)
 		b.firstKey = a.g.Ints(0)
-		if a.Window > 0 && !a.InTurn {
+		if a.Window > 0 && !a.InTurn { // blocks in turn begin with key 0, which addKeys relies on
 			b.firstKey = Max(Sub(b.firstQuery, a.g.Ints(int64(a.Window-1))), b.firstKey)
 		}
 		rows := func(x *Node) *Node { return Slice(x, b.firstQuery, b.endQuery, 0, fmt.Sprintf("Tq%d", i)) }
@@ -148,14 +148,14 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	}
 	q := a.queries(b, a.q)
 	b.q, b.k, b.v = a.stackShared(q), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
-	scores := Reshape(MatMul(b.q, b.k, plain, transposed, a.scale), 0, a.Heads, -1, 0)
+	scores := Reshape(MatMul(b.q, b.k, plain, transposed, a.scale), 0, a.Heads, -1, 0) // [B,H,Tq,Tk], as the mask needs
 	if a.Cap != 0 {
 		c := a.g.fill(a.Cap, scores)
 		b.tanh = Tanh(Div(scores, c))
 		scores = Mul(b.tanh, c)
 	}
 	b.probs = Softmax(Add(scores, mask))
-	b.probs = Reshape(b.probs, 0, a.KVHeads, -1, 0)
+	b.probs = Reshape(b.probs, 0, a.KVHeads, -1, 0) // stacked like b.q, for the products with keys and values
 	return b
 }
 
@@ -177,11 +177,11 @@ func (a *causalAttention) forward() ([]*attentionBlock, *Node) {
 	parts, outs := make([]*attentionBlock, a.Blocks), make([]*Node, a.Blocks)
 	var before []*Node
 	if a.recomputes {
-		// ONNX Runtime computes values that follow from shapes on the CPU, where Slice needs its bounds. Bounds
-		// that do not follow from shapes would be computed on the GPU and sent back.
+		// Bounds that follow from a shape, here that of k, are computed on the CPU, where Slice needs them. Others
+		// ONNX Runtime would compute on the GPU and send back.
 		before = []*Node{a.k}
 	}
-	for _, i := range a.order() { // with recomputes each block after the one before
+	for _, i := range a.order() { // with recomputes from the last block, the largest, to the first, one after the other
 		parts[i] = a.block(i, before...)
 		outs[i] = a.unstackShared(MatMul(parts[i].probs, parts[i].v, plain, plain, 1))
 		if a.recomputes {
@@ -268,16 +268,16 @@ func computedAfter(x *Node, after []*Node) *Node {
 	return Concat(0, parts...)
 }
 
-// check checks the operands of CausalAttention and returns K.
+// check checks the operands of CausalAttention and returns K. The mask has the type of the scores: float32 for 16 bits.
 func (a Attention) check(q, k, v, mask, bounds *Node) int {
 	const op = "CausalAttention"
 	floats(op, q, k, v)
 	floats(op, mask)
-	wide := q.elem
-	if wide.Size() == 2 {
-		wide = models.F32
+	scoreType := q.elem
+	if scoreType.Size() == 2 {
+		scoreType = models.F32
 	}
-	mask.typed(op, "the mask", wide)
+	mask.typed(op, "the mask", scoreType)
 	heads, kvHeads, blocks := a.Heads, a.KVHeads, a.Blocks
 	if heads < 1 || kvHeads < 1 || heads%kvHeads != 0 {
 		fail("%s: %d heads, %d key heads", op, heads, kvHeads)

@@ -19,17 +19,22 @@ const chunk = 32
 // It returns o [B,T,H,V] and the last S [B,H,K,V]. The first S is state; nil means 0.
 // Tokens with keys, values, g and beta of 0 leave S as it is.
 //
-// The rule is computed by chunks of tokens (Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2024). With G the
-// running sum of g in a chunk and W_ij = e^(G_i - G_j) for i >= j, the corrections N that the tokens of a chunk
-// make solve (I + A) N = beta (v - e^G k S), where A is beta k k^T W below the diagonal.
+// The rule is computed by chunks of C tokens (Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2024). With s_i the sum
+// of g up to token i of a chunk and W_ij = e^(s_i - s_j) for i >= j, else 0, the corrections N that the tokens of a
+// chunk make solve (I + A) N = beta (v - e^s k S), where A is beta (k k^T) W below the diagonal. Then
+//
+//	o = e^s q S + ((q k^T) W) N;  S <- e^s_C S + (W_C k)^T N
+//
+// where W multiplies element by element, and W_C is its last row, the decays up to the end of the chunk.
 func DeltaRule(q, k, v, g, beta, state *Node) (o, last *Node) {
 	d := newDelta(q, k, v, g, beta, state)
-	q, k, v = d.chunks(q, d.groups), d.chunks(k, d.groups), d.chunks(v, d.heads)
-	beta = d.chunks(Reshape(beta, 0, 0, d.heads, 1), d.heads)
-	g = d.chunks(Reshape(g, 0, 0, d.heads, 1), d.heads)  // [n,B,H,C,1]
-	sum, decays := CumSum(g, 3, false), decaysBetween(g) // G and W
+	q, k, v = d.chunks(q, d.groups), d.chunks(k, d.groups), d.chunks(v, d.heads) // n chunks: [n,B,G,C,K], v [n,B,H,C,V]
+	beta = d.chunks(Reshape(beta, 0, 0, d.heads, 1), d.heads)                    // [n,B,H,C,1]
+	g = d.chunks(Reshape(g, 0, 0, d.heads, 1), d.heads)
+	sum, decays := CumSum(g, 3, false), decaysBetween(g) // s and W
 	decay := Exp(sum)
-	inverse := unitInverse(d.mulShared(MatMul(k, k, plain, transposed, 1), Mul(Mul(decays, beta), chunkMatrix(q.g, 1, below))))
+	// (I + A)^-1; mulShared multiplies a key head with each of its value heads
+	inverse := unitInverse(d.mulShared(MatMul(k, k, plain, transposed, 1), Mul(Mul(decays, beta), matrixWhere(q.g, 1, below))))
 	// N = fromValues - fromState S, with S the state before the chunk
 	fromValues := MatMul(inverse, Mul(v, beta), plain, plain, 1)
 	fromState := MatMul(inverse, d.mulShared(k, Mul(beta, decay)), plain, plain, 1)
@@ -37,21 +42,24 @@ func DeltaRule(q, k, v, g, beta, state *Node) (o, last *Node) {
 	if state == nil {
 		state = d.zeroState(v)
 	}
-	decaysToEnd := Transpose(Slice(decays, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1), 0, 1, 2, 4, 3)
-	last, states, corrections := Recurrence(state, Exp(totalDecay), fromValues, d.mulShared(k, decaysToEnd), fromState, nil, false)
+	decaysToEnd := Transpose(Slice(decays, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1), 0, 1, 2, 4, 3) // W_C, as a column
+	stateDecay, keysToEnd := Exp(totalDecay), d.mulShared(k, decaysToEnd)                            // in this order, which the graph's file has
+	const backward = false
+	// per chunk: N = fromValues - fromState S; S <- stateDecay S + keysToEnd^T N; states are those before the chunks
+	last, states, corrections := Recurrence(state, stateDecay, fromValues, keysToEnd, fromState, nil, backward)
 	o = Add(MatMul(d.mulShared(q, decay), states, plain, plain, 1),
 		MatMul(d.mulShared(MatMul(q, k, plain, transposed, 1), decays), corrections, plain, plain, 1))
 	o = Reshape(Transpose(o, 1, 0, 3, 2, 4), 0, -1, d.heads, d.width)
 	return Slice(o, o.g.Ints(0), d.length, 1, d.tokens), last // without those that fill the last chunk
 }
 
-// decaysBetween is W [...,C,C] for logarithms g [...,C,1] of the decay: e^(G_i - G_j) for i >= j, else 0. For W_ij it
+// decaysBetween is W [...,C,C] for logarithms g [...,C,1] of the decay: e^(s_i - s_j) for i >= j, else 0. For W_ij it
 // adds up those after token j alone: the difference of two running sums loses small ones that follow a large one.
 func decaysBetween(g *Node) *Node {
-	all := func(value float32, f func(row, column int) bool) *Node { return chunkMatrix(g.g, value, f) }
-	upTo := Mul(Transpose(g, 0, 1, 2, 4, 3), all(1, func(row, column int) bool { return column <= row }))
-	sums := reshapeLike(Gemm(Reshape(upTo, -1, chunk), all(1, below), nil, plain, plain), upTo)
-	return Exp(Add(sums, all(-math.MaxFloat32/2, func(row, column int) bool { return column > row })))
+	where := func(value float32, f func(row, column int) bool) *Node { return matrixWhere(g.g, value, f) }
+	upTo := Mul(Transpose(g, 0, 1, 2, 4, 3), where(1, func(row, column int) bool { return column <= row }))
+	sums := reshapeLike(Gemm(Reshape(upTo, -1, chunk), where(1, below), nil, plain, plain), upTo)
+	return Exp(Add(sums, where(-math.MaxFloat32/2, func(row, column int) bool { return column > row })))
 }
 
 // DeltaStep is DeltaRule for one token of each row, after those that led to state [B,H,K,V]: T is 1, and its formulas
@@ -89,7 +97,7 @@ type delta struct {
 	length                     *Node // T as an int64 node
 }
 
-// newDelta checks the operands of the delta rule.
+// newDelta checks the operands of the delta rule and returns its sizes G, H, K, V and T.
 func newDelta(q, k, v, g, beta, state *Node) delta {
 	const op = "DeltaRule"
 	floats(op, q, k, v, g, beta)
@@ -139,8 +147,8 @@ func (d delta) zeroState(v *Node) *Node {
 	return g.call("Expand", "", v.elem, Shape{v.shape[1], {N: d.heads}, {N: d.keys}, {N: d.width}}, []*Node{g.fill(0, v), shape})
 }
 
-// chunkMatrix is a constant matrix [C,C] that has the value where f holds, and else 0.
-func chunkMatrix(g *Graph, value float32, f func(row, column int) bool) *Node {
+// matrixWhere is a constant matrix [C,C] that has the value where f holds, and else 0.
+func matrixWhere(g *Graph, value float32, f func(row, column int) bool) *Node {
 	v := make([]float32, chunk*chunk)
 	for i := range v {
 		if f(i/chunk, i%chunk) {
@@ -164,16 +172,16 @@ func unitInverse(a *Node) *Node {
 	g := a.g
 	// corners keeps what stands below the blocks of a size, in the blocks of twice the size.
 	corners := func(size int) *Node {
-		return Mul(a, chunkMatrix(g, 1, func(row, column int) bool {
+		return Mul(a, matrixWhere(g, 1, func(row, column int) bool {
 			return row/(2*size) == column/(2*size) && row/size > column/size
 		}))
 	}
 	// the inverses of blocks of two
-	m := Sub(chunkMatrix(g, 1, func(row, column int) bool { return row == column }), corners(1))
+	m := Sub(matrixWhere(g, 1, func(row, column int) bool { return row == column }), corners(1))
 	for size := 2; size < chunk; size *= 2 {
 		m = Sub(m, MatMul(m, MatMul(corners(size), m, plain, plain, 1), plain, plain, 1))
 	}
 	return m.composite("UnitInverse", []*Node{a}, func(dm *Node) []*Node { // dA = -M^T dM M^T
-		return []*Node{Mul(MatMul(m, MatMul(dm, m, plain, transposed, 1), transposed, plain, -1), chunkMatrix(g, 1, below))}
+		return []*Node{Mul(MatMul(m, MatMul(dm, m, plain, transposed, 1), transposed, plain, -1), matrixWhere(g, 1, below))}
 	})
 }

@@ -41,8 +41,8 @@ func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 
 // buffer returns the node whose memory holds the value of n: a reshaped view uses the memory of its operand.
 func (n *Node) buffer() *Node {
-	for n = n.source(); n.call != nil && n.isView(); {
-		n = n.call.in[0].source()
+	for n = n.orStash(); n.call != nil && n.isView(); {
+		n = n.call.in[0].orStash()
 	}
 	return n
 }

@@ -155,7 +155,7 @@ func sumFirst(x *Node, n int) *Node {
 	}
 	const copies = 32 // of the sum, of which one is read: products with a single row have other kernels, whose order was not tested
 	x = Reshape(x, -1, width)
-	ones := columnsLike(x, 1, copies)
+	ones := columnsLike(x, 1, copies) // [rows of x, copies]
 	return Reshape(Slice(Gemm(ones, x, nil, transposed, plain), x.g.Ints(0), x.g.Ints(1), 0, 1), sizes...)
 }
 
@@ -170,7 +170,7 @@ func sumTo(dy *Node, like *Node) *Node {
 	}
 	extra := len(dy.shape) - len(like.shape)
 	broadcast := func(i int) bool { return i < extra || like.shape[i-extra].isOne() && !dy.shape[i].isOne() }
-	leading := 0
+	leading := 0 // how many first axes sumFirst sums together
 	for leading < len(dy.shape)-1 && broadcast(leading) {
 		leading++
 	}

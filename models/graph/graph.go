@@ -258,8 +258,8 @@ func (g *Graph) Ints(v ...int64) *Node {
 	return g.constant(onnx.Int64s("", v), Dims(len(v)))
 }
 
-// source returns the node that holds the value of n: n, or the input if n is stashed.
-func (n *Node) source() *Node {
+// orStash returns the node that holds the value of n: n, or the input if n is stashed.
+func (n *Node) orStash() *Node {
 	if n.stash != nil {
 		return n.stash
 	}
@@ -270,11 +270,11 @@ func (n *Node) source() *Node {
 // is part of the bytes: the same calls give the same file.
 func (g *Graph) encode() models.Program {
 	needed, names := g.live()
-	name := func(n *Node) string { // name of the value of n
+	name := func(n *Node) string { // name of the value that a call reads as n, which may be stashed; "" for an omitted input
 		if n == nil {
 			return ""
 		}
-		return names(n.source())
+		return names(n.orStash())
 	}
 
 	out := models.Program{Name: g.name, Alias: map[string]string{}, Options: g.options}

@@ -12,10 +12,10 @@ import (
 func separateOutputs(g *Graph) {
 	taken := make(map[*Node]bool)
 	for i, o := range g.outputs {
-		if s := o.node.source(); s.call == nil || taken[s] {
+		if s := o.node.orStash(); s.call == nil || taken[s] {
 			g.outputs[i].node = g.call("Identity", "", s.elem, s.shape, []*Node{s})
 		}
-		taken[g.outputs[i].node.source()] = true
+		taken[g.outputs[i].node.orStash()] = true
 	}
 }
 
@@ -27,8 +27,8 @@ func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	names := make(map[*Node]string)
 	outputNames := make(map[string]bool)
 	for _, o := range g.outputs {
-		// A stashed value is read from its input, so the output needs that input.
-		s := o.node.source()
+		// A stashed value was computed by an earlier graph and is an input here (see Stash): the output needs that input.
+		s := o.node.orStash()
 		if outputNames[o.name] || g.input(o.name) != nil {
 			fail("output %q has the name of an input or another output", o.name)
 		}
@@ -62,7 +62,7 @@ func (n *Node) mark(seen []bool) {
 	if n == nil {
 		return
 	}
-	n = n.source()
+	n = n.orStash()
 	if seen[n.id] {
 		return
 	}
@@ -78,18 +78,18 @@ func (n *Node) mark(seen []bool) {
 	}
 }
 
-// foldSums turns the sum of a gradient and a matrix product that nothing else reads into one Gemm, whose third
-// operand is free. A product with another reader must stay: folded, it would be computed twice.
+// foldSums turns the sum of a gradient and a matrix product that nothing else reads into one Gemm, which adds a third
+// operand at no cost. A product with another reader must stay: folded, it would be computed twice.
 func foldSums(g *Graph) {
 	needed, _ := g.live()
 	readers := make([]int, len(g.nodes)) // how many calls and outputs read each node
 	for _, o := range g.outputs {
-		readers[o.node.source().id]++
+		readers[o.node.orStash().id]++
 	}
 	for n := range g.calling(needed) {
 		for _, in := range n.call.in {
 			if in != nil {
-				readers[in.source().id]++
+				readers[in.orStash().id]++
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func readersOf(g *Graph, in *Node, needed []bool) []*Node {
 	views := map[*Node]bool{in: true}
 	for n := range g.calling(needed) {
 		for _, x := range n.call.in {
-			if x != nil && views[x.source()] {
+			if x != nil && views[x.orStash()] {
 				out = append(out, n)
 				if n.isView() {
 					views[n] = true

@@ -437,7 +437,7 @@ func Pad(x, before, after *Node, axis int, size Dim) *Node {
 }
 
 // PadLast adds zeros at the end of the last axis, of fixed size, to make it width. It
-// does not use the operator Pad.
+// appends a block of zeros in place of the operator Pad.
 func PadLast(x *Node, width int) *Node {
 	operands("PadLast", x)
 	x.ranked("PadLast", "the operand", 1)

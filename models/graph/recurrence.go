@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 
 	"onering/models/onnx"
 )
@@ -26,8 +27,7 @@ func Recurrence(s, g, u, l, m, y *Node, backward bool) (last, states, n *Node) {
 	u.ranked(op, "u", len(s.shape)+1)
 	r := len(s.shape)
 	steps, batch, rows := g.shape[0], s.shape[:r-2], u.shape[r-1]
-	each := func(sizes ...Dim) Shape { return append(append(Shape{}, batch...), sizes...) }
-	all := func(sizes ...Dim) Shape { return append(Shape{steps}, each(sizes...)...) }
+	all := func(sizes ...Dim) Shape { return slices.Concat(Shape{steps}, batch, sizes) } // of all steps
 	one, k, v := Dim{N: 1}, s.shape[r-2], s.shape[r-1]
 	g.shaped(op, "the factors", all(one, one))
 	u.shaped(op, "u", all(rows, v))
@@ -54,13 +54,13 @@ func Recurrence(s, g, u, l, m, y *Node, backward bool) (last, states, n *Node) {
 	if err != nil {
 		fail("%s: %v", op, err)
 	}
-	turns := make([]int64, len(in)-1)
-	attrs := []onnx.Attr{attr("body", body.encode().ONNX().Graph), attr("num_scan_inputs", len(turns))}
+	fromLast := make([]int64, len(in)-1) // by input that has steps, all but s: 1 takes the last step first
+	attrs := []onnx.Attr{attr("body", body.encode().ONNX().Graph), attr("num_scan_inputs", len(fromLast))}
 	if backward {
-		for i := range turns {
-			turns[i] = 1
+		for i := range fromLast {
+			fromLast[i] = 1
 		}
-		attrs = append(attrs, attr("scan_input_directions", turns), attr("scan_output_directions", turns[:2]))
+		attrs = append(attrs, attr("scan_input_directions", fromLast), attr("scan_output_directions", fromLast[:2])) // states and N
 	}
 	elem := s.elem
 	out := s.g.calls("Scan", "", []onnx.DType{elem, elem, elem}, []Shape{s.shape, all(k, v), u.shape}, in, attrs...)

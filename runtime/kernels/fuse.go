@@ -145,10 +145,12 @@ func (g *fused) prune() {
 // mostTokens is the largest number of logits for the kernel that chooses a token.
 const mostTokens = 1 << 18
 
-// withHead returns a graph with op, one of headOperators, in place of all nodes after the product of the logits. The
-// graph stays as it is if the product is not of its first input, or the vocabulary is too large for the kernel.
+// withHead returns a graph with op, such as "Choose temperature uniforms -> tokens logp entropy", on the logits and these
+// inputs in place of all nodes after the product that makes the logits. The graph stays as it is if the product is not of
+// its first input, or the vocabulary is too large for the kernel.
 func withHead(p models.Program, op string) models.Program {
-	head := slices.IndexFunc(p.Nodes, func(n onnx.Node) bool { return kindOf(n, "NT") == "NT" })
+	const logitsOp = "NT" // the hidden states times the head's matrix, transposed
+	head := slices.IndexFunc(p.Nodes, func(n onnx.Node) bool { return kindOf(n, logitsOp) == logitsOp })
 	if head < 0 || p.Nodes[head].Inputs[0] != p.Inputs[0].Name { // or the operands of the product are swapped
 		return p
 	}
@@ -193,8 +195,9 @@ func (g *fused) index() {
 	}
 }
 
-// apply applies a rule wherever it holds: it replaces the nodes that match its pattern by one operator, with the
-// values that the rule's names stand for and, where its condition holds, the attributes from that.
+// apply applies a rule wherever it holds, such as {from: "SwiGLU g u -> y; NT h v -> g; NT h w -> u", to: "GateUp h v w
+// -> y"}: it replaces nodes that match from, one for each "Op inputs -> outputs", by the operator of to on the values
+// that the names stand for. Its attributes are those of the rule's condition, which may also refuse a match.
 func (g *fused) apply(r rule) {
 	g.index()
 	var pattern [][]string
@@ -240,7 +243,7 @@ func (g *fused) apply(r rule) {
 			rest = append(rest, n)
 		}
 	}
-	g.Nodes = inOrder(rest)
+	g.Nodes = inOrder(rest) // a node between the replaced ones may read a result that now comes later
 }
 
 // inOrder sorts nodes so that each follows the nodes of its inputs, and otherwise keeps their order: a new node, in
@@ -382,8 +385,9 @@ func (m *match) selfContained(to []string) bool {
 	return true
 }
 
-// kindOf returns the name of a node in patterns. A Gemm without a scale has one of NT, TN and NN only if like is one
-// of these, for a pattern that asks for it; else it is Gemm.
+// kindOf returns the name of a node in patterns: that of our operators is without the type, and a cast is Wide (to
+// float32) or Narrow (to 16 bits). like is the name that the pattern has: if that is NT, TN or NN, a Gemm without a scale
+// is named so, by its own operands, with T for a transposed one; else it is Gemm.
 func kindOf(n onnx.Node, like string) string {
 	switch {
 	case n.Domain == domain:
@@ -449,7 +453,7 @@ func (g *fused) typeOf(name string) models.DType {
 		if n := g.Nodes[i]; n.Op == "Cast" {
 			return castTo(n)
 		} else if n.Domain == domain {
-			if op := kindOf(n, ""); strings.HasSuffix(op, "Onto") || floatOnly[op] || floatResults[op] {
+			if op := kindOf(n, ""); strings.HasSuffix(op, "Onto") || floatOnly[op] || floatResults[op] { // Onto: added to a float32 operand
 				return models.F32
 			}
 			return g.narrow
@@ -475,14 +479,14 @@ func (g *fused) width(name string) int {
 		}
 		n := g.Nodes[i]
 		switch kind := kindOf(n, "NT"); {
-		case kind == "NT" || strings.HasPrefix(kind, "Product"):
+		case kind == "NT" || strings.HasPrefix(kind, "Product"): // by a matrix [out,in]
 			return lastOf(g.ports[n.Inputs[1]].Shape, 0)
-		case kind == "Gemm" || kindOf(n, "NN") == "NN":
+		case kind == "Gemm" || kindOf(n, "NN") == "NN": // by a matrix [in,out]
 			return lastOf(g.ports[n.Inputs[1]].Shape, 1)
 		case kind == "Reshape":
 			to := g.ints(n.Inputs[1])
 			return max(0, int(slices.Concat([]int64{0}, to)[len(to)])) // its last size; 0 if it has none or that is -1
-		case kind != "Turn" && kind != "CausalAttention" && kind != "CausalAttentionGrad" && kind != "Cast" && kind != "Narrow":
+		case kind != "Turn" && kind != "CausalAttention" && kind != "CausalAttentionGrad" && kind != "Cast" && kind != "Narrow": // may change it
 			return 0
 		}
 		name = n.Inputs[0]
@@ -592,12 +596,13 @@ func epsilonBeside(name string) condition {
 }
 
 // attends demands attention over a cache by GroupQueryAttention, whose attributes become those of ours. turned says
-// whether our operator turns queries and keys, and rotary what do_rotary of the node must be, 0 or 1. A device's
+// whether our operator turns queries and keys (rotary embedding), and rotary what do_rotary of the node must be, 0 or 1.
+// In the rules i names the node's result, keys its cache, and d the result of a RotaryEmbedding before it. A device's
 // kernels take one new token of each row, and up to 16 heads that share keys, of up to 128 elements, a multiple of 8;
 // the host's take any.
 func attends(turned, rotary int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
-		ids := slices.IndexFunc(g.Inputs, func(p models.Port) bool { return p.Name == "ids" })
+		ids := slices.IndexFunc(g.Inputs, func(p models.Port) bool { return p.Name == ports.TokenIDs }) // [rows, new tokens]
 		cache := g.ports[v["keys"]].Shape
 		if ids < 0 || len(g.Inputs[ids].Shape) != 2 || g.Inputs[ids].Shape[1] != "1" && !g.anyWidth || len(cache) != 4 {
 			return nil, false
@@ -605,10 +610,11 @@ func attends(turned, rotary int64) condition {
 		n := g.Nodes[g.madeBy[v["i"]]]
 		heads, groups := attr(n, "num_heads"), attr(n, "kv_num_heads")
 		width, err := strconv.ParseInt(cache[3], 10, 64)
+		fits := g.anyWidth || width%8 == 0 && width <= 128 && groups != 0 && heads/groups <= 16
+		turnsPart := turned == 1 && has(g.Nodes[g.madeBy[v["d"]]], "rotary_embedding_dim") // of each head, which ours cannot
 		// other attributes would change the result
 		known := map[string]bool{"num_heads": true, "kv_num_heads": true, "scale": true, "do_rotary": true, "local_window_size": g.anyWidth, "softcap": g.anyWidth}
-		if err != nil || !g.anyWidth && (width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16) || attr(n, "do_rotary") != rotary ||
-			turned == 1 && has(g.Nodes[g.madeBy[v["d"]]], "rotary_embedding_dim") || slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return !known[a.Name] }) {
+		if err != nil || !fits || turnsPart || attr(n, "do_rotary") != rotary || slices.ContainsFunc(n.Attrs, func(a onnx.Attr) bool { return !known[a.Name] }) {
 			return nil, false
 		}
 		attrs := []onnx.Attr{{Name: "heads", Value: heads}, {Name: "groups", Value: groups}, {Name: "turned", Value: turned}}
@@ -621,9 +627,9 @@ func attends(turned, rotary int64) condition {
 	}
 }
 
-// causal demands causal attention over whole sequences, by the names of perHead: the reshapes qd and kd state heads
-// and widths, b is the product with the scale, and c, if the rule has it, a cap. A device's kernels take heads of up
-// to 128 elements, a multiple of 8.
+// causal demands causal attention over whole sequences, by the rule's names: qd and kd are the shapes [B,T,heads,width]
+// to which queries and keys are reshaped, b is the product with the scale, and c, if the rule has it, a cap. A device's
+// kernels take heads of up to 128 elements, a multiple of 8.
 func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	q, k := g.ints(v["qd"]), g.ints(v["kd"])
 	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] ||
@@ -639,7 +645,7 @@ func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	if c, ok := g.number(v["c"]); ok {
 		attrs = append(attrs, onnx.Attr{Name: "cap", Value: c})
 	}
-	return attrs, slices.ContainsFunc(attrs, isScale)
+	return attrs, slices.ContainsFunc(attrs, isScale) // our operator has no default
 }
 
 func isScale(a onnx.Attr) bool { return a.Name == "scale" }

@@ -77,7 +77,7 @@ var narrowReaders = map[string]struct{ matrices, scales int }{
 // the others, which gradients have.
 func (g *fused) readNarrow() {
 	g.index()
-	unpack := func(name string) (n onnx.Node, ok bool) {
+	unpack := func(name string) (n onnx.Node, ok bool) { // the Unpack that computes a value, if one does
 		i, ok := g.madeBy[name]
 		return g.Nodes[i], ok && strings.HasSuffix(kindOf(g.Nodes[i], ""), "Unpack")
 	}
@@ -94,8 +94,8 @@ func (g *fused) readNarrow() {
 			if !held {
 				break
 			}
-			scale := reads.scales + k - 1
-			n.Inputs = append(slices.Clone(n.Inputs), make([]string, max(0, scale+1-len(n.Inputs)))...)
+			scale := reads.scales + k - 1                                                               // the input for its scales
+			n.Inputs = append(slices.Clone(n.Inputs), make([]string, max(0, scale+1-len(n.Inputs)))...) // "" is an omitted input
 			n.Inputs[k] = w.Inputs[0]
 			if len(w.Inputs) > 1 { // 16 bits have no scales
 				n.Inputs[scale] = w.Inputs[1]
@@ -109,10 +109,11 @@ func (g *fused) readNarrow() {
 	g.prune()
 }
 
-// hostVariants are rules for the host: there causal attention also takes the mask, from which it learns a window, and
-// has a second pattern each, in which scores are capped by cap*tanh(s/cap).
+// hostVariants are rules for the host, made from the text of the devices' rules: the two for CausalAttention and its
+// gradient get the mask as an input, from which the operator learns a window, and each a second rule, for scores s that
+// are capped by cap*tanh(s/cap).
 func hostVariants(rules []rule) (list []rule) {
-	const scores = "=MaskedSoftmax s mask -> a; =Reshape b _ -> s"
+	const scores = "=MaskedSoftmax s mask -> a; =Reshape b _ -> s" // in the gradient's rule; without = in the other
 	const capped = "=MaskedSoftmax m mask -> a; =Mul th c -> m; =Tanh dc -> th; =Div s c -> dc; =Reshape b _ -> s"
 	const slope = "Mul g sl -> ds; Reshape s1 _ -> sl; Sub _ s2 -> s1; =Mul th th -> s2; SoftmaxGrad p dp d -> g"
 	for _, r := range rules {
@@ -122,9 +123,9 @@ func hostVariants(rules []rule) (list []rule) {
 		}
 		r.to = strings.Replace(r.to, " ->", " mask ->", 1)
 		list = append(list, r)
-		r.from = strings.Replace(r.from, scores, capped, 1)                                                           // in the gradient's rule
-		r.from = strings.Replace(r.from, strings.ReplaceAll(scores, "=", ""), strings.ReplaceAll(capped, "=", ""), 1) // in the other
-		r.from = strings.Replace(r.from, "SoftmaxGrad p dp d -> ds", slope, 1)                                        // times 1 - tanh^2
+		r.from = strings.Replace(r.from, scores, capped, 1)                                                           // only in the gradient's rule
+		r.from = strings.Replace(r.from, strings.ReplaceAll(scores, "=", ""), strings.ReplaceAll(capped, "=", ""), 1) // only in the other
+		r.from = strings.Replace(r.from, "SoftmaxGrad p dp d -> ds", slope, 1)                                        // the cap's slope, 1 - tanh^2
 		list = append(list, r)
 	}
 	return list
@@ -139,7 +140,7 @@ func untransposed(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 // the type. In graphs of float32 these are only products by matrices in fewer bits and, where our kernels are faster,
 // those of decode steps (floatSteps). Graphs of float16 stay as they are.
 func (d *Device) fuseOnHost(p models.Program) models.Program {
-	narrow, steps := narrowType(p), []rule(nil)
+	narrow, steps := narrowType(p), []rule(nil) // the graph's 16-bit type, Invalid in float32; rules for a Decoder's Programs
 	if d.FloatRows() > 0 && (strings.HasPrefix(p.Name, "decode") || strings.HasPrefix(p.Name, "sample.") || p.Name == "prefill" && d.FloatRows() == math.MaxInt) {
 		steps = floatSteps
 	}
@@ -149,7 +150,7 @@ func (d *Device) fuseOnHost(p models.Program) models.Program {
 		list = slices.Concat(unpacked, floatsUnpacked, steps)
 	case narrow == models.Invalid && steps != nil:
 		list = steps
-	case narrow != models.BF16:
+	case narrow != models.BF16: // float16, or float32 without anything of ours
 		return p
 	case p.Name == "head.backward":
 		list = slices.Concat(hostFirst, headRules, hostRules)
@@ -173,21 +174,21 @@ func (d *Device) fuseOnHost(p models.Program) models.Program {
 // likeliest tokens are found by stock operators, with the log-sum-exp of ours: their log-probs are at most 0, and the
 // entropy is at least 0.
 func (g *fused) chooseOnHost() {
-	at := slices.IndexFunc(g.Nodes, func(n onnx.Node) bool { return kindOf(n, "") == "Logits" })
-	op, ok := headOperators[g.Name]
-	if at < 0 || !ok && g.Name != "sample.candidates" {
+	last := slices.IndexFunc(g.Nodes, func(n onnx.Node) bool { return kindOf(n, "") == "Logits" }) // the last node that stays
+	op, ok := headOperators[g.Name]                                                                // "Op inputs -> outputs"
+	if last < 0 || !ok && g.Name != "sample.candidates" {
 		return
 	}
-	logits := g.Nodes[at].Outputs[0]
-	for { // follow a cap, which stays: logits are then its results, and at its last node
+	logits := g.Nodes[last].Outputs[0]
+	for { // follow a cap, c*tanh(x/c), which stays: logits are then its results
 		next := slices.DeleteFunc(slices.Clone(g.Nodes), func(n onnx.Node) bool { return !slices.Contains(n.Inputs, logits) })
 		if len(next) != 1 || next[0].Op != "Tanh" && next[0].Op != "Mul" {
 			break
 		}
 		logits = next[0].Outputs[0]
-		at = slices.IndexFunc(g.Nodes, func(n onnx.Node) bool { return slices.Contains(n.Outputs, logits) })
+		last = slices.IndexFunc(g.Nodes, func(n onnx.Node) bool { return slices.Contains(n.Outputs, logits) })
 	}
-	g.Nodes = slices.Clone(g.Nodes[:at+1])
+	g.Nodes = slices.Clone(g.Nodes[:last+1])
 	const stock = "" // ONNX's domain
 	add := func(op, domain string, in, out []string) {
 		g.Nodes = append(g.Nodes, onnx.Node{Op: op, Domain: domain, Inputs: in, Outputs: out})
