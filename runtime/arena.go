@@ -75,8 +75,8 @@ const roundAtOnce = 1 << 22
 // Values of the parameter way of copies between the host's elements of a Weights and its blocks.
 const toBlocks, toHost = false, true
 
-// move copies elements p of w between the host and the block, which has them. Unless the block is in float32, it rounds
-// them on the way there, and widens them on the way back.
+// move copies elements p of w, which the block has, from the host to it (way toBlocks) or back (toHost). Unless the block
+// is in float32, it rounds them on the way there, and widens them on the way back.
 func (b block) move(w *models.Weights, p piece, way bool) (err error) {
 	if b.dtype == models.F32 && p.size() > 0 {
 		data := unsafe.Pointer(unsafe.SliceData(w.Data[p.from:p.to]))
@@ -88,7 +88,7 @@ func (b block) move(w *models.Weights, p piece, way bool) (err error) {
 	var part []byte
 	for first := p.from; first < p.to && err == nil; first += roundAtOnce {
 		data := w.Data[first:min(first+roundAtOnce, p.to)]
-		part = hostBytes(b.memory, b.address(first), len(data)*b.dtype.Size(), part)
+		part = hostBytes(b.memory, b.address(first), len(data)*b.dtype.Size(), part) // of a block on the host its own bytes
 		at := unsafe.Pointer(unsafe.SliceData(part))
 		if way == toHost {
 			err = b.memory.Download(at, b.address(first), len(part))
@@ -142,7 +142,7 @@ func blocksIn(pieces []piece, m *memory) (blocks []block) {
 // allocation. copied, empty if there is none, is the block of the elements rounded to fewer bits; it gets an address
 // too. New memory has no content yet.
 func (e *Env) newArena(w *models.Weights, blocks []block, copied block) (*arena, error) {
-	a := &arena{env: e, weights: w, roundedCopy: copied, readInFloat32: []piece{{0, len(w.Data)}}}
+	a := &arena{env: e, weights: w, roundedCopy: copied, readInFloat32: []piece{{0, len(w.Data)}}} // all; placeWeights sets fewer
 	slices.SortFunc(blocks, func(x, y block) int { return x.from - y.from })
 	for _, b := range blocks {
 		if n := len(a.blocks); n > 0 && a.blocks[n-1].to == b.from && a.blocks[n-1].memory == b.memory && a.blocks[n-1].dtype == b.dtype {
@@ -233,11 +233,11 @@ func (a *arena) makeValues() error {
 	if err := a.makeNarrowValues(names); err != nil {
 		return err
 	}
-	for _, b := range append(withoutHalves(a.blocks), a.roundedCopy) {
+	for _, b := range append(withoutHalves(a.blocks), a.roundedCopy) { // halves are no numbers
 		for _, name := range names {
 			p, _ := l.Find(name)
 			if x := (piece{p.Offset, p.Offset + p.Size}); b.intersect(x) != x || a.values[b.dtype][name] != nil {
-				continue
+				continue // not in this block, or made by makeNarrowValues
 			}
 			v, err := b.view(p.Offset, int64s(p.Shape)...)
 			if err != nil {
@@ -491,8 +491,8 @@ type Need struct {
 	Setting string
 }
 
-// RingNeeds returns the needs of a Ring's weights: offload is the Ring's field, parts into
-// how many parts it is divided (the largest counts), and weights in fewer bits are included.
+// RingNeeds returns the needs of a Ring's weights: of the float32 elements, by where offload and a division among parts
+// leave them (the largest part counts), and of those in fewer bits, the rounded copy or a frozen base.
 func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload, parts int) []Need {
 	from, to := arch.Copied()
 	elements, narrowBytes := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
@@ -500,18 +500,19 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload
 		elements += int64(l.Size)
 	}
 	if compute.Narrow() { // a frozen base in fewer bits has no float32
-		held, end := arch.Held()
-		elements, narrowBytes = elements-int64(end-held), narrowBytes+int64(models.NarrowBytes(compute.Base, end-held))
+		baseFrom, baseTo := arch.Held()
+		elements, narrowBytes = elements-int64(baseTo-baseFrom), narrowBytes+int64(models.NarrowBytes(compute.Base, baseTo-baseFrom))
 	}
 	need := Need{What: "weights", Device: 4 * elements}
 	trainsWeights := arch.AdapterLayout() == nil
-	divided, halves := trainsWeights && parts > 1, trainsWeights && compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16
-	if !compute.Narrow() && (halves || divided || offload == OffloadAll) { // the device has not all matrices in float32
+	divided := trainsWeights && parts > 1
+	halves := trainsWeights && compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16 // masters are lower halves, of 16 bits
+	if !compute.Narrow() && (halves || divided || offload == OffloadAll) {                              // the device has not all matrices in float32
 		var masters int64 // bytes of the matrices of which Programs read a copy
 		for _, p := range matrices(arch.Layout(), from, to) {
 			masters += int64(4 * p.size())
 		}
-		need.Device -= masters
+		need.Device -= masters // what remains of them is counted below, where it lies
 		if halves {
 			masters /= 2 // the rounded copy has the upper halves
 		}

@@ -196,7 +196,7 @@ func (b *buffer) resize(shape ...int64) (*Value, error) {
 		outgrownBytes := b.bytes(b.capacity)
 		b.close()
 		if b.memory.IsHost() {
-			collect(outgrownBytes)
+			collect(outgrownBytes) // it runs Go's collector once buffers have outgrown many
 		}
 		if err := b.allocate(n + n/8); err != nil {
 			return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, b.memory, err)

@@ -53,11 +53,12 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
 		tables: newTables(e, g), prefixes: make(map[int]*prefix),
 		steps: make(map[models.Form]*decodeSession), tokenChooser: newTokenChooser(e),
-		onlyDirect: e.memory.gpu() || g.Compute != models.F32 || r.Weights.Narrow != nil,
+		onlyDirect: e.memory.gpu() || g.Compute != models.F32 || r.Weights.Narrow != nil, // no form Wide, or none that is faster
 	}
 	if g.Compute == models.F32 {
-		d.ownRows = e.memory.Kernels.FloatRows()
+		d.ownRows = e.memory.Kernels.FloatRows() // up to so many rows our own operators are the fastest
 	}
+	// whether a row's bits do not depend on the rows beside it; late and once, since it has to fuse a graph
 	d.stepRowsApart = sync.OnceValue(func() bool { return d.rowsApart(r.Arch.Decode(models.Direct)) })
 	unbind := func() { // before the cache's memory changes
 		for _, s := range d.steps {
@@ -65,7 +66,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 		}
 	}
 	d.cache = newCache(e, g, slots, maxTokens, unbind)
-	if err := d.tables.turn(maxTokens, g); err != nil {
+	if err := d.tables.makeRotary(maxTokens, g); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -211,7 +212,7 @@ func (d *Decoder) openSession(p models.Program, err error) (*decodeSession, erro
 	if err != nil {
 		return nil, err
 	}
-	b.begin()
+	b.begin() // b.in keeps the first error, in b.failed
 	for kind := range d.tables.cos {
 		if b.has(models.OfKind(ports.Cos, kind)) {
 			b.in(models.OfKind(ports.Cos, kind), d.tables.cos[kind].value, nil)

@@ -125,8 +125,8 @@ func (s *tokenChooser) sample(d *Decoder, hidden *buffer, rows []*sampler.Row) e
 	return s.grouped(d, hidden, rows, likeliest, s.likeliest)
 }
 
-// grouped calls sampleGroup once for the rows of each way, with their states. settingOf returns a row's way, and
-// whether to include the row. If all rows have one way it copies no states.
+// grouped calls sampleGroup once for all rows with the same way, which is how and at which temperature they choose, with
+// their states. settingOf returns a row's way, and whether to include the row. If all have one way it copies no states.
 func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, settingOf func(*sampler.Row) (way, bool),
 	sampleGroup func(*Decoder, *buffer, way, []*sampler.Row) error) error {
 	first, _ := settingOf(rows[0])
@@ -149,7 +149,7 @@ func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, 
 	for _, w := range ways {
 		group := groups[w]
 		if d.invariant && len(group) == 1 && !d.stepRowsApart() {
-			group = append(group, group[0]) // twice the same row: another kernel computes a single one; see SetInvariant
+			group = append(group, group[0]) // the same row twice: ONNX Runtime has another kernel, with other bits, for one
 		}
 		if _, err := s.group.resize(int64(d.computedRows(len(group))), int64(width)); err != nil {
 			return err
@@ -254,7 +254,7 @@ func (s *tokenChooser) sampleCandidates(b *Binding, vocab int, n int64, rows []*
 	asked := fill[int64](b, ports.TopK, &s.k, 1)
 	first := &s.firstCandidates
 	if rows[0].NeedsAllScores() { // as all rows of its way
-		first = &vocab
+		first = &vocab // all of it at once; firstCandidates stays as it is
 	}
 	for k := min(*first, vocab); ; k = min(8*k, vocab) {
 		out := s.bindOutputs(b, models.Candidates, n, int64(k))

@@ -124,7 +124,7 @@ func resolve(usable func(device) error) (d device, why string, err error) {
 		}
 	}
 	d = device{provider: cpu{}}
-	return d, strings.Join(texts, "; "), usable(d) // that of choose finds the CPU's library
+	return d, strings.Join(texts, "; "), usable(d) // usable of choose also finds the library, for the CPU too
 }
 
 // find finds the library of a device and checks that the device can be used. It fetches a
@@ -215,7 +215,7 @@ func (d Diagnosis) MarshalJSON() ([]byte, error) {
 // Open would load with the same options, so a later Open is bound to it, but it
 // fetches none. What the device of the options lacks is a problem; what other devices lack is only listed.
 func (o Options) Diagnose(ctx context.Context) (Diagnosis, error) {
-	d, reason, err := o.foresee(ctx)
+	d, reason, err := o.foresee(ctx) // the device that a run would use, and if auto became the CPU, why
 	if err != nil {
 		return Diagnosis{}, err
 	}
@@ -230,7 +230,7 @@ func (o Options) Diagnose(ctx context.Context) (Diagnosis, error) {
 	if r.Library != nil {
 		library = r.Library.Path
 		if len(r.Problems) == 0 { // otherwise it may have changed
-			if err := describe(ctx, r.Library); err != nil {
+			if err := describe(ctx, r.Library); err != nil { // loads it
 				r.Problem(err)
 			}
 		}

@@ -218,7 +218,7 @@ func (e *Env) Rest() (wake func(), err error) {
 	rests.Lock()
 	defer rests.Unlock()
 	if rests.running == nil {
-		if err := e.resting.begin(e, threads-1); err != nil {
+		if err := e.resting.begin(e, threads-1); err != nil { // the pool has one less: a session's caller is one, too
 			return nil, fmt.Errorf("runtime: sending the threads of ONNX Runtime's pool to sleep: %w", err)
 		}
 	}

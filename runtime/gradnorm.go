@@ -19,7 +19,7 @@ type norm struct {
 	bindings              []*Binding // bindings of one session; none if the device has kernels
 	unscales              bool       // whether the Program divides gradients by the LossScale, as in float16
 	unscale               buffer     // [1], 1/LossScale
-	ranges                []int      // by slice, its number among those of all ranks
+	sliceNumbers          []int      // by slice, its number among those of all ranks
 	gradients, squareSums []*Value   // by slice, its gradients and the sum of their squares
 	sumsBuffer            buffer     // what squareSums view
 }
@@ -43,7 +43,7 @@ func (o *Optimizer) openNorm() error {
 		if err != nil {
 			return err
 		}
-		n.ranges, n.gradients = append(n.ranges, i), append(n.gradients, g)
+		n.sliceNumbers, n.gradients = append(n.sliceNumbers, i), append(n.gradients, g)
 	}
 	if _, err := n.sumsBuffer.resize(int64(len(n.gradients))); err != nil {
 		return err
@@ -69,21 +69,21 @@ func (o *Optimizer) openNorm() error {
 	return err
 }
 
-// squares sets the elements of its own slices in sums, which has one for each slice of all ranks, to the sum of the
-// squares of the gradients: in float16 of those divided by scale, the LossScale. Otherwise Optimizer.total divides.
+// squares sets sums[i] to the sum of the squares of slice i of the gradients, for each i that this rank owns among the
+// slices of all ranks. In float16 gradients are first divided by scale, the LossScale; else Optimizer.total does that.
 func (n *norm) squares(k *kernels.Device, sums []float64, scale float64) error {
-	run := func() error { return n.runSessions(scale) }
-	if !n.unscales {
+	if !n.unscales { // not float16
 		scale = 1
 	}
+	run := func() error { return n.runSessions(scale) }
 	if k.Squaring() {
 		run = func() error { return n.runKernels(k, scale) }
 	}
 	if err := run(); err != nil {
 		return err
 	}
-	singles, err := pulled[float32](&n.sumsBuffer)
-	for i, slice := range n.ranges {
+	singles, err := pulled[float32](&n.sumsBuffer) // of this length after an error, too
+	for i, slice := range n.sliceNumbers {
 		sums[slice] = float64(singles[i])
 	}
 	return err

@@ -263,8 +263,8 @@ func (p *Pass) headBackward() (*Value, error) {
 		}
 	}
 	bind.in(ports.NormedGrad, dh, nil)
-	bind.out(ports.NormedGradOut, dh, nil)
-	first := int64(0) // id of the slice's first token
+	bind.out(ports.NormedGradOut, dh, nil) // in place: each slice of the vocabulary adds its part
+	first := int64(0)                      // id of the slice's first token
 	for i, s := range head.slices {
 		head.bindTargets(bind, elements[int64](&p.packed.targets), first, s.rows.shape[0])
 		head.bindKept(bind, p, int32(first), int32(s.rows.shape[0]))
@@ -352,13 +352,14 @@ func (l *Learner) openNorm() error {
 	if l.norm.forward, err = loadBinding(l.env, forward); err != nil {
 		return err
 	}
-	if err := l.bindWeights(l.norm.forward, ""); err != nil || l.options.ScoreOnly {
+	const noLayer = "" // the prefix of names
+	if err := l.bindWeights(l.norm.forward, noLayer); err != nil || l.options.ScoreOnly {
 		return err
 	}
 	if l.norm.backward, err = loadBinding(l.env, backward); err != nil {
 		return err
 	}
-	return l.bindWeights(l.norm.backward, "")
+	return l.bindWeights(l.norm.backward, noLayer)
 }
 
 // runForward makes h the norm of x.

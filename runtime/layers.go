@@ -84,7 +84,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		bind := s.backward[i].begin()
 		p.bindLayer(bind, i, &a.stream[i])
 		bind.in(ports.Valid, p.packed.valid.value, nil)
-		bind.in(ports.TokenCopies, p.packed.sharedPlaces.value, nil)
+		bind.in(ports.TokenCopies, p.packed.sharedPlaces.value, nil) // all places of a shared token, whose gradients add up
 		bind.in(ports.TokenCopied, p.packed.sharedMask.value, nil)
 		for j, port := range s.stash {
 			bind.in(port.Name, a.stash[i][j].value, nil)

@@ -124,7 +124,7 @@ func (l *Learner) open() (err error) {
 		if err != nil {
 			return err
 		}
-		l.oneBlock = k.Whole(forward)
+		l.oneBlock = k.Whole(forward) // one kernel then computes attention without storing scores
 	}
 	if err := l.openRows(); err != nil {
 		return err
@@ -223,19 +223,19 @@ func (l *Learner) bindLayers(programKind int, p models.Program) (layers []*Bindi
 	return layers, nil
 }
 
-// finalElements computes the arguments of Final, by the layer after which it is called, or the number of layers after
-// the head: the end of the last tensor whose gradient is not final by then. Backward goes from the head to layer 0.
+// finalElements returns the arguments of Final: element i for the call after layer i, and the last one for that after the
+// head, with which Backward begins. Each is the end of the last tensor whose gradient is not final by then.
 func finalElements(l *Learner) (first []int) {
 	first = make([]int, l.geometry.Layers+1)
 	for _, name := range l.Gradients.Layout.Names() {
 		p, _ := l.Gradients.Layout.Find(name)
-		openFrom := len(first) // not final after the layers from this on; the head's and the norm's are final after the head
+		openFrom := len(first) // from this call on it is not final yet; the head's and the norm's are final after the head
 		if name == l.geometry.Embedding {
 			openFrom = 0 // final only at the end
 		}
 		for i := range l.geometry.Layers {
 			if strings.HasPrefix(strings.TrimPrefix(name, models.AdapterPrefix), l.arch().LayerPrefix(i)) {
-				openFrom = i + 1
+				openFrom = i + 1 // final after its own layer
 			}
 		}
 		for i := openFrom; i < len(first); i++ {
@@ -280,8 +280,8 @@ func (l *Learner) Close() {
 	l.spare.close()
 	l.tables.close()
 	closeBuffers(&l.back.dx[0], &l.back.dx[1])
-	l.gradients.close()
+	l.gradients.close() // the arena, which may be nil
 	if l.Gradients != nil {
-		l.Gradients.Close()
+		l.Gradients.Close() // the host's elements
 	}
 }

@@ -69,7 +69,7 @@ func divideRanges(bounds []int, part, parts, bucket int) division {
 		for last < len(s.owner) && (bounds[last]-bounds[first] < parts*bucket || (last-first)%parts != 0) {
 			last++
 		}
-		cut := []int{bounds[first]}
+		cut := []int{bounds[first]} // where each part's share of the bucket begins, and its end
 		for k := 1; k <= parts; k++ {
 			for first < last && (bounds[first]-cut[0])*parts < (bounds[last]-cut[0])*k { // it begins before k/parts of the bucket
 				s.owner[first] = k - 1
@@ -163,9 +163,8 @@ func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x 
 }
 
 // SpreadBytes returns a function that says how many bytes Spread moves of the elements from (included) to to
-// (excluded) of trained weights. In a divided Ring these are, for elements of which Programs read a rounded copy,
-// that, and float32 for all but the copied matrices. Otherwise, and for an adapter, which has no copy, they are
-// float32 of all, as gradients are.
+// (excluded) of trained weights: 4 for each element. But in a divided Ring without an adapter matrices that have a
+// rounded copy move only as that copy, and other elements in its range, such as norms, in both types.
 func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int64 {
 	read, copied := []piece{{0, math.MaxInt}}, piece{}
 	first, end := arch.Copied()

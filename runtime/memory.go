@@ -93,7 +93,7 @@ func (m *memory) open(o Options) (err error) {
 	if m.info, err = deviceMemory(m.Kind, m.ID); err != nil {
 		return err
 	}
-	if m.borrowed, err = deviceMemory(m.Kind+"Pinned", m.ID); err != nil {
+	if m.borrowed, err = deviceMemory(m.Kind+"Pinned", m.ID); err != nil { // host memory that unfinished runs hold
 		return err
 	}
 	// By default ONNX Runtime waits for the GPU after each run, which would leave it idle

@@ -152,7 +152,7 @@ func (o *Optimizer) hostRanges() (ranges [][]byte) {
 }
 
 // addParts cuts what this Optimizer owns into parts: whole tensors, or ranges of elements
-// that lie together. Those of which the host has moments or weights are small enough to be staged.
+// that lie together. Parts of which the host has moments or weights are small, since they are copied to the device.
 func (o *Optimizer) addParts() error {
 	weights, l := o.ring.trained(), o.ring.Trained().Layout
 	if o.rule.ByTensor() {
@@ -196,11 +196,11 @@ func (o *Optimizer) addPart(x piece, shape []int) error {
 	if err != nil {
 		return err
 	}
-	program := copyType
+	writtenCopy := copyType
 	if from.dtype != models.F32 {
-		program = models.F32 // the halves are put together for it
+		writtenCopy = models.F32 // none: the Program gets float32, put together from halves, and Split rounds its result
 	}
-	u, err := o.updateOf(shape, program)
+	u, err := o.updateOf(shape, writtenCopy)
 	if err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func (o *Optimizer) run(p part) error {
 			b.out(port, v, nil)
 		case ports.Grad:
 			b.in(port, v, nil)
-		default: // weights and state are written in place
+		default: // weights and state are written in place, as outputs with a 1 behind the name
 			b.in(port, v, nil)
 			b.out(port+"1", v, nil)
 		}
@@ -358,7 +358,7 @@ func (p part) runTiles(scalars map[string]float64) error {
 	arrays, numbers := make([][]float32, len(code.Inputs)), make([]float32, len(code.Scalars))
 	halves := p.halves()
 	for i, port := range code.Inputs {
-		if halves == nil || port != ports.Param {
+		if halves == nil || port != ports.Param { // else runHalves puts the weights together
 			arrays[i] = valuesOf[float32](p.values[port])
 		}
 	}

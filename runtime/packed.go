@@ -165,7 +165,7 @@ func (b *packed) layOut(p *Pass) {
 			place, index := row*p.rowLength+t, p.placements[i].packedIndex(t)
 			tokenAt[place] = int64(index)
 			first := index >= len(placesSeen) || placesSeen[index] == 0
-			if index < len(placesSeen) { // one of the tokens with a list
+			if index < len(placesSeen) { // a shared token, which has a list of its places; see pack
 				j := index*max(1, p.mostCopies) + placesSeen[index]
 				sharedPlaces[j], sharedMask[j] = int64(place), 1
 				placesSeen[index]++

@@ -258,7 +258,7 @@ func (p *Pass) Backward(dLogProb, dEntropy [][]float64) error {
 // none is, no backward pass is needed. If dEntropy is nil, Programs that take it get zeros.
 func (p *Pass) setLossGradients(dLogProb, dEntropy [][]float64) (any bool, err error) {
 	head := p.learner.head
-	any, err = p.flatten(&head.dLogProb, dLogProb, "w")
+	any, err = p.flatten(&head.dLogProb, dLogProb, "w") // errors call dLogProb w, and dEntropy v
 	if err == nil && dEntropy != nil {
 		var some bool
 		some, err = p.flatten(&head.dEntropy, dEntropy, "v")

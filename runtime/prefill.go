@@ -62,7 +62,7 @@ func (d *Decoder) Prefill(of [][]int32) ([]int, error) {
 	}
 	batch, err := s.takeBatch(d, len(of), tokens)
 	if err == nil {
-		const before = 0 // tokens that the cache has
+		const before = 0 // number of tokens that the cache has
 		err = s.fillPrompts(d.geometry, of, before, tokens, &batch.hidden)
 	}
 	if err == nil {
@@ -136,10 +136,10 @@ func (s *prefillSession) newBatch(d *Decoder, prompts, tokens int) (b *prefillBa
 	return b, err
 }
 
-// fillPrompts fills the session's inputs with prompts, or parts of prompts of which so many tokens were computed
-// before, each in a row of so many tokens, and binds the buffer to as the output of states. It fills only inputs that
-// the Program has.
-func (s *prefillSession) fillPrompts(g models.Geometry, prompts [][]int32, before, tokens int, to *buffer) error {
+// fillPrompts fills the session's inputs with prompts, or with parts of prompts behind so many tokens that were computed
+// before, each in a row of the width tokens, padded on the right. It binds states as the output of the normed states of
+// the last tokens. It fills only inputs that the Program has.
+func (s *prefillSession) fillPrompts(g models.Geometry, prompts [][]int32, before, tokens int, states *buffer) error {
 	batch := int64(len(prompts))
 	b := s.binding.begin()
 	ids := fill[int64](b, ports.TokenIDs, &s.ids, batch, int64(tokens))
@@ -151,7 +151,7 @@ func (s *prefillSession) fillPrompts(g models.Geometry, prompts [][]int32, befor
 	band := fillIf[float32](b, ports.Band, &s.band, int64(tokens), int64(tokens))
 	valid := fillIf[float32](b, ports.Valid, &s.valid, batch, int64(tokens), 1)
 	ends := fillIf[int64](b, ports.PromptWindow, &s.ends, batch, int64(g.WindowTokens()))
-	hidden, err := to.resize(batch, int64(g.Hidden))
+	hidden, err := states.resize(batch, int64(g.Hidden))
 	b.out(ports.Hidden, hidden, err)
 	if b.failed != nil {
 		return b.failed
@@ -169,7 +169,7 @@ func (s *prefillSession) fillPrompts(g models.Geometry, prompts [][]int32, befor
 			valid[i] = 1
 		}
 	}
-	for i := range ends {
+	for i := range ends { // the places of a prompt's last tokens in its row, once a convolution puts zeros in front
 		ends[i] = int64(len(prompts[i/g.WindowTokens()]) + i%g.WindowTokens())
 	}
 	for i := range lens {

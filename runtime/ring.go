@@ -109,7 +109,7 @@ func (r *Ring) moveTo(e *Env) error {
 	}
 	r.division = divideRanges(r.cutRanges(e), r.division.part, max(1, r.division.parts), r.division.bucket)
 	var err error
-	if r.owner != nil {
+	if r.owner != nil { // r is from SharedWeights, and its owner has the arena
 		err = r.owner.moveTo(e)
 		r.arena = r.owner.arena
 	} else {

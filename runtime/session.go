@@ -231,7 +231,7 @@ func (s *Session) Close() error {
 		b.free()
 	}
 	m := s.env.memory
-	borrowed, err := s.keepBorrowed()
+	borrowed, err := s.keepBorrowed() // host memory that runs still hold; nil if there is none
 	if !s.env.options.KeepSessions {
 		m.do(func() { C.onering_release_session(s.ptr) })
 	}

@@ -32,11 +32,11 @@ func (t *tables) cover(n int, g models.Geometry) error {
 	if v := t.sin[0].value; v != nil && int(v.shape[0]) >= n {
 		return nil
 	}
-	return t.turn(max(256, 2*n), g)
+	return t.makeRotary(max(256, 2*n), g)
 }
 
-// turn makes the cosines and sines of n positions, in float32, as the models of Hugging Face do.
-func (t *tables) turn(n int, g models.Geometry) error {
+// makeRotary makes the cosines and sines of n positions, in float32, as the models of Hugging Face do.
+func (t *tables) makeRotary(n int, g models.Geometry) error {
 	for kind, k := range g.Kinds {
 		half := len(k.Frequencies)
 		cos, _, err := sized[float32](&t.cos[kind], int64(n), int64(half))

@@ -12,7 +12,8 @@ import (
 	"onering/runtime/nccl"
 )
 
-// link opens NCCL for runtime.Backend.
+// link opens NCCL for runtime.Backend, from the file that the environment names or that find finds. card is the GPU's
+// address on the PCI bus, which names it uniquely on the machine.
 func (m *memory) link(ctx context.Context) (l *nccl.Library, card string, err error) {
 	path := os.Getenv(nccl.Variable)
 	if path == "" {

@@ -33,7 +33,8 @@ func (r *report) lacks(format string, args ...any) {
 }
 
 // Report looks for the libraries that the CUDA provider beside library needs, first where the system's loader looks
-// and then in folders that it may not know, and loads what it finds, so that the provider finds it too.
+// and then in folders that it may not know, and loads what it finds, so that the provider finds it too. With ignore the
+// provider's own file may be missing: it will be downloaded, or was reported already.
 func (c *provider) Report(ctx context.Context, library string, number int, ignore bool) runtime.Report {
 	r := report{devices: []string{}, libraries: map[string]string{}, missing: []string{}}
 	if goruntime.GOOS != "linux" {

@@ -85,9 +85,9 @@ func (c *control) name(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
-// tick does what is due, at most once a step unless the end has begun: it reads notices, sends a beat, ends the run
-// if the previous rank is silent or the time to save is over, and advances an orderly end. It reports whether MPI can
-// end.
+// tick does what is due, at most once in the time c.step unless the end has begun: it reads notices, sends a beat, ends
+// the run if the previous rank is silent or the time to save is over, and advances an orderly end. It reports whether
+// MPI can end.
 func (c *control) tick(now time.Time) (over bool) {
 	passed := now.Sub(c.lastTick)
 	urgent := c.abortBegun || c.leaving && passed > time.Millisecond // an end does not wait for the step
@@ -95,7 +95,7 @@ func (c *control) tick(now time.Time) (over bool) {
 		return false
 	}
 	c.lastTick = now
-	c.reap()
+	c.reap() // notices that were sent
 	c.receive(now)
 	size, rank := c.w.Size(), c.w.Rank()
 	next, previous := (rank+1)%size, (rank+size-1)%size
@@ -114,7 +114,7 @@ func (c *control) tick(now time.Time) (over bool) {
 	if c.abortBegun && !now.Before(c.deadline) {
 		c.endAll()
 	}
-	c.endWaiting(now)
+	c.endWaiting(now) // calls that wait for a rank that has left
 	return c.advanceLeaving(next)
 }
 

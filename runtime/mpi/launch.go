@@ -21,7 +21,7 @@ var launchers = []struct {
 	rank, size string
 	kind       kind
 	likely     kind
-	several    bool // counts only with two tasks or more
+	twoOrMore  bool // counts only with two tasks or more
 }{
 	{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", openMPI, 0, false},
 	{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, openMPI, false},
@@ -50,7 +50,7 @@ func launched(lookup func(string) (string, bool)) (launch, bool) {
 	for _, l := range launchers {
 		rank, ok := number(l.rank)
 		size, sized := number(l.size)
-		if !ok || l.size != "" && !sized || l.several && size < 2 {
+		if !ok || l.size != "" && !sized || l.twoOrMore && size < 2 {
 			continue
 		}
 		return launch{l.name, rank, size, l.kind, l.likely}, true

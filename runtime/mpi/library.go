@@ -32,10 +32,10 @@ func (k kind) String() string {
 
 // A Library is an MPI library that was opened.
 type Library struct {
-	Kind    kind   `json:"-"`
-	Name    string `json:"name"` // its own name, such as "Open MPI 4.1.4"
-	Path    string `json:"path"`
-	symbols bool   // it has the handles of Open MPI
+	Kind           kind   `json:"-"`
+	Name           string `json:"name"` // its own name, such as "Open MPI 4.1.4"
+	Path           string `json:"path"`
+	openMPISymbols bool   // it has the handles of Open MPI
 }
 
 // names are the file names of each kind, the newest first.
@@ -118,7 +118,7 @@ func load(name string) (Library, error) {
 	}
 	defer C.free(unsafe.Pointer(path))
 	defer C.free(unsafe.Pointer(version))
-	return Library{Name: C.GoString(version), Path: C.GoString(path), symbols: symbols != 0}.known()
+	return Library{Name: C.GoString(version), Path: C.GoString(path), openMPISymbols: symbols != 0}.known()
 }
 
 // families recognize libraries by their own names. Those of MPICH's family kept its handles from version 3.1 on.
@@ -160,7 +160,7 @@ func (l Library) known() (Library, error) {
 		l.Kind = standardABI
 	case l.Kind == 0:
 		return l, fmt.Errorf("it calls itself %q, which onering does not know: it calls Open MPI, MPICH with its relatives, and the ABI of MPI 5", first)
-	case (l.Kind == openMPI) != l.symbols:
+	case (l.Kind == openMPI) != l.openMPISymbols:
 		return l, fmt.Errorf("it calls itself %s, but is not built like one: parts of two libraries seem mixed", l.Name)
 	}
 	return l, nil

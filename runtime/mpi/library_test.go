@@ -64,7 +64,7 @@ func TestKnown(t *testing.T) {
 		{"/lib/libmpi_abi.so.1", "Another 1\nmore", false, "the ABI of MPI 5: Another 1"},
 		{"/lib/libmpi.so", "Another 1\nmore", false, `error: it calls itself "Another 1", which onering does not know: it calls Open MPI, MPICH with its relatives, and the ABI of MPI 5`},
 	} {
-		l, err := Library{Name: tt.version, Path: tt.path, symbols: tt.symbols}.known()
+		l, err := Library{Name: tt.version, Path: tt.path, openMPISymbols: tt.symbols}.known()
 		got := fmt.Sprintf("%s: %s", l.Kind, l.Name)
 		if err != nil {
 			got = "error: " + err.Error()

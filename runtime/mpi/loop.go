@@ -275,15 +275,15 @@ func (l *loop) collect(now time.Time) {
 		case m.done == m.parts():
 			l.endMessage(m, nil)
 		default:
-			if q := l.posting[m.route]; len(q) > 0 && q[0] == m { // it has parts to start
+			if q := l.posting[m.route]; len(q) > 0 && q[0] == m { // the first of its route has parts to start
 				l.postParts(m.route)
 			}
 		}
 	}
 	l.active = slices.DeleteFunc(l.active, func(m *message) bool {
-		idle := m.done == m.posted
+		idle := m.done == m.posted // it is complete, or its route is lost, so that no more parts start
 		if idle && m.abandoned {
-			l.w.store.put(m.parcel)
+			l.w.store.put(m.parcel) // abandon could not while parts were under way
 		}
 		return idle
 	})
@@ -342,7 +342,7 @@ func (l *loop) finish() {
 		l.closing = fmt.Errorf("mpi: %s does not end in order: error %d", l.w.library.Name, int(code))
 	}
 	stop()
-	leaver.Store(l.w.library.Kind != openMPI)
+	mustSignOff.Store(l.w.library.Kind != openMPI) // from the launcher, in Exit
 	close(l.finished)
 	l.fail(errors.New("mpi: this rank has left the run"))
 }

@@ -104,14 +104,14 @@ func start(ctx context.Context, o Options, launch launch) (*World, error) {
 	if o.Library == "" {
 		o.Library = os.Getenv("ONERING_MPI")
 	}
-	for k, v := range quiet {
+	for k, v := range quiet { // so that libraries below MPI handle no signals
 		if _, set := os.LookupEnv(k); !set {
 			os.Setenv(k, v)
 		}
 	}
 	C.onering_signals_save() // libraries below MPI may handle signals once they are loaded
 	lib, err := open(o.Library, launch)
-	C.onering_signals_repair()
+	C.onering_signals_repair() // puts Go's handlers back
 	if err != nil {
 		return nil, err
 	}
@@ -342,13 +342,13 @@ func (w *World) Close() error {
 	}
 }
 
-// leaver is set if an ended library must still sign off from the launcher; see Exit.
-var leaver atomic.Bool
+// mustSignOff is set if an ended library must still sign off from the launcher; see Exit.
+var mustSignOff atomic.Bool
 
 // Exit is os.Exit for a process that may have closed a World. MPICH, from version 4.2 on, signs off from the launcher
 // only when C's exit runs, which os.Exit does not call: to the launcher it would look like a crash.
 func Exit(code int) {
-	if leaver.Load() {
+	if mustSignOff.Load() {
 		time.AfterFunc(2*grace, func() { os.Exit(code) }) // exit functions of another library may hang
 		C.exit(C.int(code))
 	}

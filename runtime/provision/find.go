@@ -223,7 +223,7 @@ func cached(cache, goos, goarch string, k Kind) string {
 			paths = append(paths, b.path(cache, goos, goarch))
 		}
 	}
-	if k.Sources == nil {
+	if k.Sources == nil { // the kind for the CPU
 		newest := ""
 		entries, _ := os.ReadDir(cache) // without a cache there is none
 		for _, e := range entries {

@@ -124,7 +124,8 @@ func (s *Streams) Settle() error {
 	return errors.Join(s.newest[runtime.StreamUp].do(), s.newest[runtime.StreamDown].do())
 }
 
-// Begin implements runtime.Streams: it notes a copy between host memory, which must be locked, and the device.
+// Begin implements runtime.Streams: it notes a copy between host memory, which must be locked, and the device. The copy
+// is done after the stream's earlier ones, when something waits for it.
 func (h Host) Begin(stream int, device unsafe.Pointer, host []byte) error {
 	inside := false
 	for first, n := range h.locked {

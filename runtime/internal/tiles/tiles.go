@@ -142,7 +142,7 @@ const after = "After"
 // step adds the step of node i, n. Its result goes onto the input that the Program's Alias names, or to the array of
 // an intermediate result that nothing reads any more, which may be an operand's, or to a new one.
 func (c *compiler) step(i int, n onnx.Node) error {
-	if n.Op == after && c.arrayOf[n.Inputs[0]].Scalar {
+	if n.Op == after && c.arrayOf[n.Inputs[0]].Scalar { // its result is that scalar, which takes no step
 		c.arrayOf[n.Outputs[0]] = c.arrayOf[n.Inputs[0]]
 		return nil
 	}
