@@ -28,7 +28,7 @@ func (find *finder) lastBoxStart(s string, end int) (at, length int) {
 		for _, cmd := range boxCommands {
 			after, ok := strings.CutPrefix(s[i:], cmd)
 			if ok && i+len(cmd) <= end && (after == "" || !isLetter(after[0])) { // the command is complete
-				find.steps += end - i
+				find.steps += end - i // the bytes read
 				return i, len(cmd)
 			}
 		}

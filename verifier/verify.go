@@ -277,7 +277,7 @@ func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
 		}
 		return false, ""
 	}
-	// The letter or its content is a convention of its own: no other may be added.
+	// The letter or its content is a convention of its own: no other may be added, but what keeps the value (50% and 1/2).
 	equal := func(x, y *latex.Node) bool {
 		c := start
 		c.inRunningText = false

@@ -226,9 +226,12 @@ func (o *Policy) newResponse(b, at objectives.Batch) *response {
 		}
 		x.ess = means.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
 	}
+	// linearMean: the product, or the geometric mean, which has the order 0.
 	x.detached, x.linearMean = o.Gradient == "detached", o.Mean == "product" || o.Mean != "min" && o.Mean != "ess" && x.order == 0
+	// The ratio is one for the response unless a part tells its tokens apart.
 	x.ratioPerResponse = o.Scope == "sequence" && o.WithToken == "no" && o.Gradient != "own" && o.Future == 0 && o.Gate != "quadratic" &&
 		slices.Contains([]string{"ratio", "log", "k3"}, o.Measure)
+	// A width in the log may grow with the token's place, and one in probabilities goes with the token's own.
 	x.perTokenBounds = o.Measure == "log" && (o.Bound == "clip" || o.ClipDual != 0) || o.Measure == "probability" && o.Bound == "clip"
 	for k, a := range []float64{1, -1, 0} { // an advantage for each of bounds
 		c := clip{0, math.Inf(1)}

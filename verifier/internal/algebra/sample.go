@@ -139,7 +139,7 @@ type variables struct {
 	hasI        bool            // i occurs
 	hasInfinity bool
 	hasSteps    bool // floors and the like: more points are needed
-	// bars say that an absolute value of something with variables occurs, so negative
+	// hasBars says that an absolute value of something with variables occurs, so negative
 	// values matter: both sides have to be defined at the same points.
 	hasBars bool
 	digits  int // digits of the longest numeral
@@ -260,7 +260,7 @@ func (c *Checker) isTame(n *latex.Node, belowCorner, belowStep bool) bool {
 		belowStep = true
 	case latex.Pow, latex.Div:
 		zero := n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0
-		if belowStep && hasSymbol(n.Args[1]) || n.Op == latex.Pow && zero {
+		if belowStep && hasSymbol(n.Args[1]) || n.Op == latex.Pow && zero { // no polynomial, or 0^x, which jumps
 			return false
 		}
 	case latex.Func:

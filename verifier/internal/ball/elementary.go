@@ -11,8 +11,8 @@ import (
 // guard is how many extra bits the middles are computed with, twice where a reduction of the argument takes some.
 const guard = 64
 
-// working is a float with all guard bits that holds x.
-func (c *Context) working(x *big.Float) *big.Float {
+// guarded is a float with all guard bits that holds x.
+func (c *Context) guarded(x *big.Float) *big.Float {
 	return new(big.Float).SetPrec(c.Prec + 2*guard).Set(x)
 }
 
@@ -25,8 +25,8 @@ func (c *Context) fromMiddle(x *big.Float, rad size) Real {
 // absolute is the size of the error of a function whose argument is reduced.
 func (c *Context) absolute() size { return -size(c.Prec + guard/2) }
 
-// done reports whether a step of a sum, or of an iteration, changes x only beyond the bits.
-func done(step, x *big.Float, bits uint) bool {
+// beyondBits reports whether a step of a sum, or of an iteration, changes x only beyond the bits.
+func beyondBits(step, x *big.Float, bits uint) bool {
 	return step.Sign() == 0 || step.MantExp(nil) < x.MantExp(nil)-int(bits)
 }
 
@@ -38,17 +38,17 @@ func (c *Context) piFloat() *big.Float {
 	if c.pi != nil {
 		return c.pi
 	}
-	a, t, p := c.working(big.NewFloat(1)), c.working(big.NewFloat(0.25)), big.NewFloat(1)
-	b := c.working(big.NewFloat(0.5))
+	a, t, p := c.guarded(big.NewFloat(1)), c.guarded(big.NewFloat(0.25)), big.NewFloat(1)
+	b := c.guarded(big.NewFloat(0.5))
 	b.Sqrt(b)
 	for {
-		mean := c.working(a)
+		mean := c.guarded(a)
 		mean.Add(mean, b).SetMantExp(mean, -1)
-		d := c.working(a)
+		d := c.guarded(a)
 		d.Sub(d, mean)
-		b = c.working(b.Sqrt(c.working(b).Mul(a, b)))
+		b = c.guarded(b.Sqrt(c.guarded(b).Mul(a, b)))
 		a = mean
-		if done(d, a, (c.Prec+2*guard)/2) { // the digits double, and this difference is squared
+		if beyondBits(d, a, (c.Prec+2*guard)/2) { // the digits double, and this difference is squared
 			break
 		}
 		t.Sub(t, d.Mul(d, d).Mul(d, p))
@@ -74,22 +74,22 @@ func (c *Context) Exp(a Real) Real {
 // expFloat is e^x, as the power 2^k of e^(x/2^k), which has a short series.
 func (c *Context) expFloat(x *big.Float) *big.Float {
 	const small = 12 // the series is of an argument below 2^-small, |x|/2^k
-	r := c.working(x)
+	r := c.guarded(x)
 	r.Abs(r)
 	k := max(0, r.MantExp(nil)+small)
 	r.SetMantExp(r, -k)
 	// sum = e^r - 1, whose squaring (s+1)^2 - 1 = s(s+2) keeps its digits.
-	sum, term := c.working(r), c.working(r)
-	for n := int64(2); !done(term, sum, term.Prec()); n++ {
+	sum, term := c.guarded(r), c.guarded(r)
+	for n := int64(2); !beyondBits(term, sum, term.Prec()); n++ {
 		term.Mul(term, r).Quo(term, new(big.Float).SetInt64(n))
 		sum = add(sum, sum, term)
 	}
 	for range k {
-		sum.Mul(sum, add(c.working(sum), sum, big.NewFloat(2)))
+		sum.Mul(sum, add(c.guarded(sum), sum, big.NewFloat(2)))
 	}
 	add(sum, sum, big.NewFloat(1))
 	if x.Sign() < 0 { // e^-|x|
-		sum.Quo(c.working(big.NewFloat(1)), sum)
+		sum.Quo(c.guarded(big.NewFloat(1)), sum)
 	}
 	return sum
 }
@@ -103,13 +103,13 @@ func (c *Context) Log(a Real) Real {
 
 // logFloat is log x, by Halley's iteration y + 2 (x - e^y) / (x + e^y).
 func (c *Context) logFloat(x *big.Float) *big.Float {
-	y := c.working(big.NewFloat(float64(sizeOf(x)) * math.Ln2))
+	y := c.guarded(big.NewFloat(float64(sizeOf(x)) * math.Ln2))
 	for {
 		e := c.expFloat(y)
-		step := sub(c.working(x), x, e)
+		step := sub(c.guarded(x), x, e)
 		step.Quo(step, add(e, x, e)).SetMantExp(step, 1)
 		add(y, y, step)
-		if done(step, big.NewFloat(1), y.Prec()/3) { // the digits triple
+		if beyondBits(step, big.NewFloat(1), y.Prec()/3) { // the digits triple
 			return y
 		}
 	}
@@ -134,20 +134,20 @@ func (c *Context) SinCos(a Real) (sin, cos Real) {
 // sinCosFloat is sin x and cos x, by their series at r, where x = k pi/2 + r; k quarter turns then exchange them or their
 // signs.
 func (c *Context) sinCosFloat(x *big.Float) (sin, cos *big.Float) {
-	r, k := c.working(x), int64(0)
+	r, k := c.guarded(x), int64(0)
 	if sizeOf(x) > -1 { // |x| is above 1/2
-		half := c.working(c.piFloat())
+		half := c.guarded(c.piFloat())
 		half.SetMantExp(half, -1)
-		q, _ := c.working(x).Quo(x, half).Float64()
+		q, _ := c.guarded(x).Quo(x, half).Float64()
 		k = int64(math.Round(q))
-		r.Sub(r, c.working(half).Mul(half, new(big.Float).SetInt64(k)))
+		r.Sub(r, c.guarded(half).Mul(half, new(big.Float).SetInt64(k)))
 	}
-	sin, cos = c.working(new(big.Float)), c.working(big.NewFloat(1))
-	term := c.working(cos) // r^n/n!
+	sin, cos = c.guarded(new(big.Float)), c.guarded(big.NewFloat(1))
+	term := c.guarded(cos) // r^n/n!
 	// The first term of each series is added in any case; then terms go on to the last bit of r, the size of the sine.
-	for n := int64(1); n < 3 || !done(term, r, term.Prec()); n++ {
+	for n := int64(1); n < 3 || !beyondBits(term, r, term.Prec()); n++ {
 		term.Mul(term, r).Quo(term, new(big.Float).SetInt64(n))
-		signed := c.working(term)
+		signed := c.guarded(term)
 		if n%4 > 1 {
 			signed.Neg(signed)
 		}
@@ -179,23 +179,23 @@ func (c *Context) Atan(a Real) Real {
 // missing. From two on it is pi/2 less that of 1/x.
 func (c *Context) atanFloat(x *big.Float) *big.Float {
 	if x.MantExp(nil) > 1 {
-		half := c.working(c.piFloat())
+		half := c.guarded(c.piFloat())
 		half.SetMantExp(half, -1)
 		if x.Sign() < 0 {
 			half.Neg(half)
 		}
-		return sub(half, half, c.atanFloat(c.working(x).Quo(big.NewFloat(1), x)))
+		return sub(half, half, c.atanFloat(c.guarded(x).Quo(big.NewFloat(1), x)))
 	}
 	f, _ := x.Float64()
-	t := c.working(big.NewFloat(math.Atan(f)))
+	t := c.guarded(big.NewFloat(math.Atan(f)))
 	for {
 		sin, cos := c.sinCosFloat(t)
-		up := c.working(x).Mul(x, cos)
-		down := c.working(x).Mul(x, sin)
+		up := c.guarded(x).Mul(x, cos)
+		down := c.guarded(x).Mul(x, sin)
 		sub(up, up, sin)
 		up.Quo(up, add(down, down, cos))
 		add(t, t, up)
-		if done(up, t, t.Prec()/3) { // the digits triple
+		if beyondBits(up, t, t.Prec()/3) { // the digits triple
 			return t
 		}
 	}

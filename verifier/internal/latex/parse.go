@@ -344,7 +344,7 @@ func (p *parser) skipEnding() {
 			// "4 if n is even, 5 if n is odd" or "5 otherwise" is two answers.
 			p.failIf(t.kind == word && (w == begin && w != "with" || alternatives[w] || begin == "with" && len(w) > 1 && changesNumber(w)))
 		}
-		// The text is not: yes if nope, even if odd, 5 with the sign changed, 5 with 3 left over.
+		// A condition in words alone may change the answer: yes if nope, even if odd, 5 with the sign changed.
 		p.failIf(!hasFormula && (changes || begin == "with" || begin == "if"))
 	}
 }
@@ -399,7 +399,7 @@ func (p *parser) statement() *Node {
 		for p.cur().is("&") && isRelation(p.ahead(1).text) {
 			p.advance()
 		}
-		if value := p.roundedBehind(); value != nil {
+		if value := p.roundedBehind(); value != nil { // 7/3 (about 2.33)
 			args, ops = append(args, value), append(ops, "~")
 		}
 		rel, ok := p.relation()
