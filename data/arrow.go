@@ -62,7 +62,7 @@ func openArrow(in Input) (rows *Rows, err error) {
 		size := int64(binary.LittleEndian.Uint32(end))
 		damagedIf(size > m.end-begin-tail, "its footer is longer than it")
 		m.at = m.end - tail - size
-		m.footer(m.read(size))
+		m.readFooter(m.read(size))
 	}
 	reader, err := ipc.NewReaderFromMessageReader(m)
 	m.failIf(err)
@@ -85,12 +85,12 @@ func openArrow(in Input) (rows *Rows, err error) {
 		damagedIf(len(cells) == 0, "a record batch without columns")
 		return batch.NumRows(), nil
 	}
-	return &Rows{Next: c.next, Columns: c.names, Unit: "row"}, distinct(c.names)
+	return &Rows{Next: c.next, Columns: c.names, Unit: "row"}, checkDistinct(c.names)
 }
 
-// footer reads from the footer b where the messages of a file are. The library wants the schema as the first message, but
+// readFooter reads from the footer b where the messages of a file are. The library wants the schema as the first message, but
 // Polars writes it into the footer alone. So m.schema becomes that message: a head of 32 bytes that points into b behind it.
-func (m *arrowMessages) footer(b []byte) {
+func (m *arrowMessages) readFooter(b []byte) {
 	t := flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}
 	for _, field := range []int{2, 3} { // the dictionaries and the record batches
 		o := flatbuffers.UOffsetT(t.Offset(slot(field)))
@@ -135,7 +135,7 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	m.column = ""
 	if metadata := m.schema; metadata != nil { // only a file has it set, by its footer
 		m.schema = nil
-		m.check(metadata)
+		m.checkMetadata(metadata)
 		return ipc.NewMessage(memory.NewBufferBytes(metadata), memory.NewBufferBytes(nil)), nil
 	}
 	if m.file && len(m.places) > 0 {
@@ -152,11 +152,11 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	}
 	damagedIf(length > maxMetadata, "metadata of %d bytes", length)
 	metadata := m.read(int64(length))
-	size := m.check(metadata) // of the body; it also sets m.batch
+	size := m.checkMetadata(metadata) // of the body; it also sets m.batch
 	unreadableIf(size > maxHeld, "a record batch of %d MiB, at most %d are read: write the file with smaller ones", size>>20, maxHeld>>20)
 	body := m.read(size)
 	if m.batch != nil {
-		m.buffers(m.batch, body)
+		m.checkBuffers(m.batch, body)
 	}
 	return ipc.NewMessage(memory.NewBufferBytes(metadata), memory.NewBufferBytes(body)), nil
 }
@@ -165,15 +165,15 @@ func (m *arrowMessages) read(n int64) []byte {
 	unreadableIf(n < 0 || n > m.end-m.at, "the file is cut short: %d bytes are wanted at byte %d and %d are left", n, m.at, m.end-m.at)
 	b := make([]byte, n)
 	_, err := m.f.ReadAt(b, m.at)
-	damagedIf(err != nil, "%v", noEnd(err))
+	damagedIf(err != nil, "%v", endIsError(err))
 	m.at += n
 	return b
 }
 
-// buffers checks where the buffers of a record batch lie in its body, and counts the sizes to which the library
+// checkBuffers checks where the buffers of a record batch lie in its body, and counts the sizes to which the library
 // is to decompress them. A compressed buffer begins with its decompressed length, or with -1 if it is not
 // compressed.
-func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
+func (m *arrowMessages) checkBuffers(batch *flatbuffers.Table, body []byte) {
 	o := flatbuffers.UOffsetT(batch.Offset(slot(2))) // field 2 of RecordBatch are the buffers, 3 is the compression
 	total := int64(0)
 	for i := 0; o != 0 && i < batch.VectorLen(o); i++ {
@@ -217,30 +217,30 @@ var arrowTables = map[string][]struct {
 // slot returns where in the head of a table the place of a field stands.
 func slot(field int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*field) }
 
-// check walks over the metadata of a message before the library does, which allocates as much as a list
+// checkMetadata walks over the metadata of a message before the library does, which allocates as much as a list
 // states, and follows nested tables without a limit. A read outside of the metadata panics with an index
 // out of range. It sets batch to the record batch of the message, and returns the length of the body.
-func (m *arrowMessages) check(metadata []byte) int64 {
+func (m *arrowMessages) checkMetadata(metadata []byte) int64 {
 	m.budget, m.batch = 4*len(metadata)+1<<20, nil
 	t := &flatbuffers.Table{Bytes: metadata, Pos: flatbuffers.GetUOffsetT(metadata)}
 	version := t.GetInt16Slot(slot(0), 0)
 	unreadableIf(version < 3 || version > 4, "metadata of version %d, and versions 4 and 5 are read", version+1)
-	m.table(t, "message", 0)
+	m.checkTable(t, "message", 0)
 	kind := t.GetByteSlot(slot(1), 0)
 	damagedIf(kind < 1 || kind > 3, "a message of kind %d", kind)
-	m.subtable(t, 2, []string{"schema", "dictionary", "batch"}[kind-1], 0)
+	m.checkSubtable(t, 2, []string{"schema", "dictionary", "batch"}[kind-1], 0)
 	return t.GetInt64Slot(slot(3), 0)
 }
 
-func (m *arrowMessages) subtable(t *flatbuffers.Table, field int, kind string, depth int) {
+func (m *arrowMessages) checkSubtable(t *flatbuffers.Table, field int, kind string, depth int) {
 	var sub flatbuffers.Table
 	t.Union(&sub, flatbuffers.UOffsetT(t.Offset(slot(field))))
-	m.table(&sub, kind, depth+1)
+	m.checkTable(&sub, kind, depth+1)
 }
 
-// table checks a table of a kind in arrowTables, and those inside it, and takes their lists' bytes off m.budget. It sets
+// checkTable checks a table of a kind in arrowTables, and those inside it, and takes their lists' bytes off m.budget. It sets
 // m.batch if the table is a batch. depth is how many tables are around it.
-func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
+func (m *arrowMessages) checkTable(t *flatbuffers.Table, kind string, depth int) {
 	damagedIf(depth > 60, "metadata is nested too deep")
 	for _, part := range arrowTables[kind] {
 		o := flatbuffers.UOffsetT(t.Offset(slot(part.field)))
@@ -248,7 +248,7 @@ func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
 			continue
 		}
 		if part.size == 0 { // a table
-			m.subtable(t, part.field, part.of, depth)
+			m.checkSubtable(t, part.field, part.of, depth)
 			continue
 		}
 		at, n := t.Vector(o), t.VectorLen(o)
@@ -257,13 +257,13 @@ func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
 		for i := range n {
 			if part.of != "" {
 				m.budget -= 64 // the library's own form of a column or a note
-				m.table(&flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}, part.of, depth+1)
+				m.checkTable(&flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}, part.of, depth+1)
 			}
 		}
 	}
 	switch {
 	case kind == "column" && t.GetByteSlot(slot(2), 0) == 10: // the type in field 3 is one of times
-		m.subtable(t, 3, "timestamp", depth)
+		m.checkSubtable(t, 3, "timestamp", depth)
 	case kind == "batch": // field 2 has the buffers, 4 how many of them each column of variable parts has
 		m.batch = t
 		buffers, counts := flatbuffers.UOffsetT(t.Offset(slot(2))), flatbuffers.UOffsetT(t.Offset(slot(4)))

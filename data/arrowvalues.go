@@ -61,7 +61,7 @@ func (c *columnRows) structCells(a *array.Struct) func(int) any {
 	for i := range cells {
 		cells[i], names[i] = c.arrowCells(a.Field(i)), fields[i].Name
 	}
-	err := distinct(names)
+	err := checkDistinct(names)
 	unreadableIf(err != nil, "%v", err)
 	return func(i int) any {
 		o := make(Object, len(cells))

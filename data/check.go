@@ -157,9 +157,9 @@ func (c *checker) addFinding(f *finding, example string) {
 	}
 }
 
-// seen records the place of an id or prompt. If it was recorded before, seen returns its earlier
+// recordPlace records the place of an id or prompt. If it was recorded before, seen returns its earlier
 // place.
-func seen(places map[uint64]place, what uint64, here place) (first place, again bool) {
+func recordPlace(places map[uint64]place, what uint64, here place) (first place, again bool) {
 	if first, again = places[what]; !again {
 		places[what] = here
 	}
@@ -171,7 +171,7 @@ func (c *checker) check(p Problem) {
 	at := fmt.Sprintf("%s:%d", p.File, p.Line)
 	here := place{p.File, p.Line, maphash.String(c.seed, strings.Join(p.Answers, "\x00"))}
 
-	if first, again := seen(c.ids, maphash.String(c.seed, p.ID), here); again {
+	if first, again := recordPlace(c.ids, maphash.String(c.seed, p.ID), here); again {
 		c.addFinding(&c.report.DuplicateIDs, fmt.Sprintf("%s has the id %q of %s:%d", at, p.ID, first.file, first.line))
 	}
 	var words maphash.Hash // of the prompt, in which blanks do not count
@@ -180,7 +180,7 @@ func (c *checker) check(p Problem) {
 		words.WriteString(word)
 		words.WriteByte(' ')
 	}
-	if first, again := seen(c.prompts, words.Sum64(), here); again {
+	if first, again := recordPlace(c.prompts, words.Sum64(), here); again {
 		c.addFinding(&c.report.DuplicatePrompts, fmt.Sprintf("%s has the prompt of %s:%d", at, first.file, first.line))
 		if first.answers != here.answers {
 			c.addFinding(&c.report.Conflicts, fmt.Sprintf("%s has the prompt of %s:%d, and the answer %q", at, first.file, first.line, p.Answers))
@@ -223,7 +223,7 @@ func (c *checker) check(p Problem) {
 			return
 		}
 		c.lengths[n]++
-	} else if err := p.asText(c.opts.Template); err != nil && c.opts.Template.Name != "" { // without a tokenizer it only checks a given template
+	} else if err := p.refuseConversation(c.opts.Template); err != nil && c.opts.Template.Name != "" { // without a tokenizer it only checks a given template
 		c.addFinding(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
 	}
 }

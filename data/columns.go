@@ -36,13 +36,13 @@ const (
 	idPart
 )
 
-// locate sets which columns of a row may be its parts (found), or why none may (wrong), and notes if one has answers
+// locateParts sets which columns of a row may be its parts (found), or why none may (wrong), and notes if one has answers
 // that are not solutions. It adds the first of each to those in use. The prompt's column is not an answer's unless the user says so.
-func (c *columns) locate(row Object) {
+func (c *columns) locateParts(row Object) {
 	if c.shape != nil && slices.EqualFunc(c.shape, row, func(name string, m Member) bool { return name == m.Name }) {
 		return // the row before had the same columns
 	}
-	c.shape = names(row)
+	c.shape = columnNames(row)
 	for part, x := range [...]struct {
 		what, given string
 		automatic   []string
@@ -64,8 +64,8 @@ func (c *columns) locate(row Object) {
 	}
 }
 
-// missing returns the error that no row of the file had a column that is needed.
-func (c *columns) missing() error {
+// missingColumn returns the error that no row of the file had a column that is needed.
+func (c *columns) missingColumn() error {
 	for part, err := range c.wrong {
 		if err != nil && len(c.used[part]) == 0 {
 			return err
@@ -98,9 +98,9 @@ func findColumns(row Object, what, given string, automatic []string) (found []st
 		if what == "preference" { // whose columns have defaults
 			how = ": name it with data.chosen and data.rejected, or --chosen and --rejected"
 		}
-		return nil, fmt.Errorf("there is no column %q for the %s (have %q)%s", given, what, names(row), how)
+		return nil, fmt.Errorf("there is no column %q for the %s (have %q)%s", given, what, columnNames(row), how)
 	}
-	found = matching(row, automatic)
+	found = columnsNamed(row, automatic)
 	if len(found) > 0 {
 		return found, nil
 	}
@@ -108,11 +108,11 @@ func findColumns(row Object, what, given string, automatic []string) (found []st
 	if what != "response" { // only sft reads responses
 		how = "data." + what + " in a run file, or --" + what
 	}
-	return nil, fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it with %s", what, names(row), automatic, how)
+	return nil, fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it with %s", what, columnNames(row), automatic, how)
 }
 
-// matching returns the columns of a row with one of the names, in the order of the names.
-func matching(row Object, automatic []string) (found []string) {
+// columnsNamed returns the columns of a row with one of the names, in the order of the names.
+func columnsNamed(row Object, automatic []string) (found []string) {
 	for _, name := range automatic {
 		if _, ok := lookup(row, name); ok {
 			found = append(found, name)
@@ -152,7 +152,7 @@ func hasValue(v any) bool {
 // case.
 var underscores = strings.NewReplacer(" ", "_", "-", "_")
 
-func names(o Object) []string {
+func columnNames(o Object) []string {
 	list := make([]string, len(o))
 	for i, m := range o {
 		list[i] = m.Name
@@ -181,7 +181,7 @@ func lookup(o Object, path string) (any, bool) {
 // problem makes a problem of a record, and notes in rest which of its columns nothing reads. The error
 // says why the row is dropped. unit is what lines of the file are called, name what IDs call the file.
 func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem, *rowError) {
-	c.locate(rec.Object)
+	c.locateParts(rec.Object)
 	c.inLine++
 	if rec.Line != c.line {
 		c.line, c.inLine = rec.Line, 0
@@ -291,7 +291,7 @@ func (c *columns) answersOf(value any, column string) ([]string, string) {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
-		text, reason := c.final(text, column)
+		text, reason := c.finalAnswer(text, column)
 		if reason != "" {
 			return nil, reason
 		}
@@ -321,10 +321,10 @@ func textsOf(text string) (list []string) {
 
 func isSolution(column string) bool { return strings.EqualFold(column, "solution") }
 
-// final returns the answer without the working that leads to it. The published GSM8K has
+// finalAnswer returns the answer without the working that leads to it. The published GSM8K has
 // both in one column, and the answer in a last line "#### 42"; a solution has the answer
 // somewhere, or consists of it. A box or tags around the answer are taken off.
-func (c *columns) final(text, column string) (answer, reason string) {
+func (c *columns) finalAnswer(text, column string) (answer, reason string) {
 	line := text[strings.LastIndexByte(text, '\n')+1:]
 	if answer, ok := strings.CutPrefix(line, "####"); ok {
 		if answer = strings.TrimSpace(answer); answer == "" {

@@ -31,8 +31,8 @@ type meter struct {
 	start     int64  // where text begins in the file
 }
 
-// renew begins a row at a place of the file.
-func (m *meter) renew(at int64) {
+// beginRow begins a row at a place of the file.
+func (m *meter) beginRow(at int64) {
 	m.text = m.text[:copy(m.text, m.text[at-m.start:])]
 	m.start, m.fields = at, 0
 }
@@ -112,14 +112,14 @@ func openCSV(in Input) (*Rows, error) {
 	if slices.ContainsFunc(t.header, func(name string) bool { return !utf8.ValidString(name) }) {
 		return nil, fmt.Errorf("header: not UTF-8 (save the file as UTF-8)")
 	}
-	if err := distinct(t.header); err != nil {
+	if err := checkDistinct(t.header); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	return &Rows{Next: t.next, Columns: t.header, Unit: "line"}, nil
 }
 
-// distinct returns an error if two columns have one name: nobody can know which one is meant.
-func distinct(names []string) error {
+// checkDistinct returns an error if two columns have one name: nobody can know which one is meant.
+func checkDistinct(names []string) error {
 	seen := make(map[string]bool, len(names))
 	for _, name := range names {
 		if seen[name] {
@@ -130,10 +130,10 @@ func distinct(names []string) error {
 	return nil
 }
 
-// next returns the next record as a row, and the line where it begins. A record with a loose quote is read by loose.
+// next returns the next record as a row, and the line where it begins. A record with a loose quote is read by withLooseQuotes.
 func (t *table) next() (Object, int, error) {
 	begin := t.r.InputOffset()
-	t.row.renew(begin)
+	t.row.beginRow(begin)
 	values, err := t.r.Read()
 	parse := (*csv.ParseError)(nil)
 	switch {
@@ -145,7 +145,7 @@ func (t *table) next() (Object, int, error) {
 		t.line, _ = t.r.FieldPos(0)
 	}
 	if errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
-		if loose := t.loose(t.row.text[:t.r.InputOffset()-begin]); loose != nil {
+		if loose := t.withLooseQuotes(t.row.text[:t.r.InputOffset()-begin]); loose != nil {
 			values, err = loose, nil
 		}
 	}
@@ -169,9 +169,9 @@ func (t *table) next() (Object, int, error) {
 	return o, t.line, nil
 }
 
-// loose reads a line with quotes that are part of the text, as in 5" board; nil if it does
+// withLooseQuotes reads a line with quotes that are part of the text, as in 5" board; nil if it does
 // not have the fields of the header, or if the quotes go over its end.
-func (t *table) loose(text []byte) []string {
+func (t *table) withLooseQuotes(text []byte) []string {
 	if bytes.IndexByte(bytes.TrimRight(text, "\r\n"), '\n') >= 0 {
 		return nil
 	}

@@ -303,13 +303,13 @@ func (r *reader) beginFile(first record) error {
 	r.file, r.columns = r.records.file, columns{opts: r.opts}
 	fail := func(err error) error { return &rowError{File: first.File, Err: err} }
 	if !r.demonstrations { // which need other columns
-		r.columns.locate(first.Object)
+		r.columns.locateParts(first.Object)
 	}
 	// If all rows have the same columns, a wrong name is an error at once.
 	if uniform := r.records.src.Columns != nil; !uniform {
 		return nil
 	}
-	if err := r.columns.missing(); err != nil {
+	if err := r.columns.missingColumn(); err != nil {
 		return fail(r.withHeaderHint(err))
 	}
 	if r.filter == nil {
@@ -317,7 +317,7 @@ func (r *reader) beginFile(first record) error {
 	}
 	for _, name := range r.filter.Columns() {
 		if _, ok := lookup(first.Object, name); !ok && !strings.Contains(name, ".") {
-			return fail(fmt.Errorf("filter %q: there is no column %q (have %q)", r.opts.Filter, name, names(first.Object)))
+			return fail(fmt.Errorf("filter %q: there is no column %q (have %q)", r.opts.Filter, name, columnNames(first.Object)))
 		}
 	}
 	return nil
@@ -336,7 +336,7 @@ func (r *reader) checkEnded() error {
 	if r.file < 0 {
 		return nil
 	}
-	if err := r.columns.missing(); err != nil {
+	if err := r.columns.missingColumn(); err != nil {
 		return &rowError{File: r.records.files[r.file].path, Err: err}
 	}
 	return nil
@@ -474,7 +474,7 @@ func (r *rawRows) Next() (record, error) {
 		closeErr := r.Close()
 		switch {
 		case err != io.EOF:
-			r.err = &rowError{File: path, Unit: unit, Line: line, Err: noEnd(err)}
+			r.err = &rowError{File: path, Unit: unit, Line: line, Err: endIsError(err)}
 		case closeErr != nil:
 			r.err = &rowError{File: path, Err: closeErr}
 		case r.file+1 == len(r.files):

@@ -37,7 +37,7 @@ type Filter struct {
 func ParseFilter(text string) (*Filter, error) {
 	p := &filterParser{text: text}
 	p.scan()
-	match := p.or()
+	match := p.parseOr()
 	if p.tok.kind != endToken {
 		p.fail("%s is left over", p.tok)
 	}
@@ -206,66 +206,66 @@ func (p *filterParser) scanQuoted(quote byte) {
 	p.fail("the quote %c is not closed", quote)
 }
 
-func (p *filterParser) word(text string) bool {
+func (p *filterParser) isWord(text string) bool {
 	return p.tok.kind == wordToken && p.tok.text == text
 }
 
-func (p *filterParser) punct(text string) bool {
+func (p *filterParser) isPunct(text string) bool {
 	return p.tok.kind == punctToken && p.tok.text == text
 }
 
-func (p *filterParser) or() condition {
-	left := p.and()
-	for p.word("or") {
+func (p *filterParser) parseOr() condition {
+	left := p.parseAnd()
+	for p.isWord("or") {
 		p.scan()
-		a, b := left, p.and()
+		a, b := left, p.parseAnd()
 		left = func(o Object) bool { return a(o) || b(o) }
 	}
 	return left
 }
 
-func (p *filterParser) and() condition {
-	left := p.not()
-	for p.word("and") {
+func (p *filterParser) parseAnd() condition {
+	left := p.parseNot()
+	for p.isWord("and") {
 		p.scan()
-		a, b := left, p.not()
+		a, b := left, p.parseNot()
 		left = func(o Object) bool { return a(o) && b(o) }
 	}
 	return left
 }
 
-// not parses a comparison, a condition in parentheses, or not before either.
-func (p *filterParser) not() condition {
+// parseNot parses a comparison, a condition in parentheses, or not before either.
+func (p *filterParser) parseNot() condition {
 	if p.depth++; p.depth > 100 {
 		p.fail("nested too deeply")
 	}
 	defer func() { p.depth-- }()
 	switch {
-	case p.word("not"):
+	case p.isWord("not"):
 		p.scan()
-		inner := p.not()
+		inner := p.parseNot()
 		return func(o Object) bool { return !inner(o) }
-	case p.punct("("):
+	case p.isPunct("("):
 		p.scan()
-		inner := p.or()
+		inner := p.parseOr()
 		p.expect(")")
 		return inner
 	}
-	return p.compare()
+	return p.parseComparison()
 }
 
 func (p *filterParser) expect(punct string) {
-	if !p.punct(punct) {
+	if !p.isPunct(punct) {
 		p.fail("%q is wanted, not %s", punct, p.tok)
 		return
 	}
 	p.scan()
 }
 
-// compare parses COLUMN OPERATOR VALUE, the operator perhaps with not before it.
-func (p *filterParser) compare() condition {
+// parseComparison parses COLUMN OPERATOR VALUE, the operator perhaps with not before it.
+func (p *filterParser) parseComparison() condition {
 	isName := p.tok.kind == wordToken || p.tok.kind == columnToken
-	if !isName || p.word("and") || p.word("or") || p.word("in") {
+	if !isName || p.isWord("and") || p.isWord("or") || p.isWord("in") {
 		p.fail("a column is wanted, not %s", p.tok)
 		return nil
 	}
@@ -274,11 +274,11 @@ func (p *filterParser) compare() condition {
 		p.columns = append(p.columns, column)
 	}
 	p.scan()
-	op, negate := p.tok, p.word("not")
+	op, negate := p.tok, p.isWord("not")
 	if negate {
 		p.scan()
 		op = p.tok
-		if !p.word("in") && !p.word("contains") {
+		if !p.isWord("in") && !p.isWord("contains") {
 			p.fail(`"in" is wanted after "not", not %s`, p.tok)
 		}
 	}
@@ -286,7 +286,7 @@ func (p *filterParser) compare() condition {
 		p.fail("an operator %q is wanted, not %s", operators, op)
 	}
 	p.scan()
-	test := p.test(op.text)
+	test := p.parseTest(op.text)
 	negate = negate || op.text == "!="
 	return func(o Object) bool {
 		v, _ := lookup(o, column)
@@ -296,13 +296,13 @@ func (p *filterParser) compare() condition {
 
 var operators = []string{"==", "!=", "<", "<=", ">", ">=", "in", "contains"}
 
-// test parses the right side of an operator and returns the test of a value. For != it
+// parseTest parses the right side of an operator and returns the test of a value. For != it
 // returns the test of ==, which the caller negates.
-func (p *filterParser) test(op string) func(any) bool {
+func (p *filterParser) parseTest(op string) func(any) bool {
 	if op == "in" {
-		return p.membership()
+		return p.parseMembership()
 	}
-	right := p.value()
+	right := p.parseValue()
 	switch op {
 	case "==", "!=":
 		return anyElement(func(v any) bool { return equal(v, right) })
@@ -321,49 +321,49 @@ func (p *filterParser) test(op string) func(any) bool {
 		">": func(c int) bool { return c > 0 }, ">=": func(c int) bool { return c >= 0 },
 	}[op]
 	return func(v any) bool {
-		c, ok := order(v, right)
+		c, ok := compareValues(v, right)
 		return ok && holds(c)
 	}
 }
 
-// membership parses the list or range after "in".
-func (p *filterParser) membership() func(any) bool {
-	if p.punct("[") {
+// parseMembership parses the list or range after "in".
+func (p *filterParser) parseMembership() func(any) bool {
+	if p.isPunct("[") {
 		var list []any
-		for more := true; more; more = p.punct(",") {
+		for more := true; more; more = p.isPunct(",") {
 			p.scan()
-			list = append(list, p.value())
+			list = append(list, p.parseValue())
 		}
 		p.expect("]")
 		return anyElement(func(v any) bool {
 			return slices.ContainsFunc(list, func(x any) bool { return equal(v, x) })
 		})
 	}
-	low := p.value()
+	low := p.parseValue()
 	p.expect("..")
-	high := p.value()
-	if c, ok := order(low, high); !ok || c > 0 {
+	high := p.parseValue()
+	if c, ok := compareValues(low, high); !ok || c > 0 {
 		p.fail("%v..%v is not a range from a smaller to a larger value", low, high)
 	}
 	return anyElement(func(v any) bool {
-		a, ok := order(v, low)
-		b, _ := order(v, high)
+		a, ok := compareValues(v, low)
+		b, _ := compareValues(v, high)
 		return ok && a >= 0 && b <= 0
 	})
 }
 
-// value parses a number, a text, true, false or null.
-func (p *filterParser) value() (v any) {
+// parseValue parses a number, a text, true, false or null.
+func (p *filterParser) parseValue() (v any) {
 	switch t := p.tok; {
 	case t.kind == numToken:
 		v, _ = strconv.ParseFloat(t.text, 64)
 	case t.kind == textToken:
 		v = t.text
-	case p.word("true"):
+	case p.isWord("true"):
 		v = true
-	case p.word("false"):
+	case p.isWord("false"):
 		v = false
-	case p.word("null"):
+	case p.isWord("null"):
 	case t.kind == wordToken:
 		p.fail("a value is wanted, not %s (a text stands in quotes)", t)
 	default:
@@ -391,13 +391,13 @@ func equal(v, right any) bool {
 	if right == nil {
 		return v == nil
 	}
-	c, ok := order(v, right)
+	c, ok := compareValues(v, right)
 	return ok && c == 0
 }
 
-// order compares a row's value with a number or text of the filter; ok is false
+// compareValues compares a row's value with a number or text of the filter; ok is false
 // if they are of different kinds.
-func order(v, right any) (result int, ok bool) {
+func compareValues(v, right any) (result int, ok bool) {
 	switch r := right.(type) {
 	case float64:
 		x, ok := Number(v)

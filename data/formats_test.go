@@ -43,8 +43,8 @@ func TestExpectedContent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := names(rows[0]); !reflect.DeepEqual(got, names(columns)) {
-				t.Errorf("columns %q, want %q", got, names(columns))
+			if got := columnNames(rows[0]); !reflect.DeepEqual(got, columnNames(columns)) {
+				t.Errorf("columns %q, want %q", got, columnNames(columns))
 			}
 			for _, row := range []struct {
 				name string
@@ -159,7 +159,7 @@ func TestPyArrowFiles(t *testing.T) {
 				t.Fatalf("%d rows, want %d", len(got), len(want))
 			}
 			for i := range got {
-				if a, b := names(got[i]), names(want[i]); !slices.Equal(a, b) {
+				if a, b := columnNames(got[i]), columnNames(want[i]); !slices.Equal(a, b) {
 					t.Fatalf("row %d: columns %q, want %q", i+1, a, b)
 				}
 				for j := range got[i] {

@@ -193,7 +193,7 @@ func (s *jsonValues) nextElement() (Object, int, error) {
 		err = s.readValue()
 	}
 	if err != nil {
-		return nil, s.row, unexpectedEnd(err)
+		return nil, s.row, arrayCutShort(err)
 	}
 	o, err := parseObject(s.text)
 	return o, s.row, err
@@ -220,7 +220,7 @@ func (s *jsonValues) readEnd() error {
 		}
 		switch {
 		case err != nil:
-			return unexpectedEnd(err)
+			return arrayCutShort(err)
 		case parts[0] == "": // the closing brace
 			s.wrapped = false
 			s.r.Discard(1)
@@ -236,9 +236,9 @@ func (s *jsonValues) readEnd() error {
 	return errors.New("there is more after the array's end")
 }
 
-// unexpectedEnd returns the error that the file ends inside the array. After an error in
+// arrayCutShort returns the error that the file ends inside the array. After an error in
 // an element, the beginning of the next element is unknown.
-func unexpectedEnd(err error) error {
+func arrayCutShort(err error) error {
 	if bad := (badLine{}); errors.As(err, &bad) {
 		return bad.error
 	}
@@ -261,7 +261,7 @@ func (s *jsonValues) readValue() error {
 			if err == io.EOF && v.ended() {
 				return nil
 			}
-			return noEnd(err)
+			return endIsError(err)
 		}
 		head, _ := s.r.Peek(s.r.Buffered())
 		n, ended, err := v.find(head)

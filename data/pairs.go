@@ -82,7 +82,7 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 		if err != nil {
 			return r.Report(), err
 		}
-		if columns := names(rec.Object); !slices.Equal(columns, shape) {
+		if columns := columnNames(rec.Object); !slices.Equal(columns, shape) {
 			for i := 0; i < len(by) && err == nil; i++ {
 				found[i], err = by[i].find(rec.Object)
 			}
@@ -96,7 +96,7 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 		all := make([]Demonstration, len(by))
 		for i := 0; i < len(by) && err == nil; i++ {
 			all[i], err = found[i].demonstration(&row, by[i].Prompt == "")
-			all[i].Fields = o.kept(rec.Object)
+			all[i].Fields = o.keptFields(rec.Object)
 			all[i].Place = fmt.Sprintf("%s: %s %d", rec.File, r.records.src.Unit, rec.Line)
 		}
 		if err == nil {
@@ -122,9 +122,9 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 	return r.Report(), nil
 }
 
-// kept returns the columns of a row, of which those of Keep have values and the others only
+// keptFields returns the columns of a row, of which those of Keep have values and the others only
 // names, for messages.
-func (o Options) kept(row Object) (fields Object) {
+func (o Options) keptFields(row Object) (fields Object) {
 	for i := 0; i < len(row) && len(o.Keep) > 0; i++ {
 		m := row[i]
 		if !slices.ContainsFunc(o.Keep, func(name string) bool { return strings.EqualFold(m.Name, name) || strings.HasPrefix(name, m.Name+".") }) {

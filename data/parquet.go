@@ -17,7 +17,7 @@ type parquetFile struct {
 	*columnRows
 	f      *os.File
 	size   int64
-	schema []format.SchemaElement // of the columns that node has not visited yet, in its order
+	schema []format.SchemaElement // of the columns that addNode has not visited yet, in its order
 	leaves []*parquetColumn       // the columns that have no others inside
 	held   int64                  // bytes that the pages of all columns hold
 }
@@ -32,7 +32,7 @@ func isParquet(head []byte, _ string) bool {
 func (p *parquetFile) open(head []byte) (*parquet.File, error) {
 	end := make([]byte, 8)
 	if _, err := p.f.ReadAt(end, max(0, p.size-8)); err != nil {
-		return nil, noEnd(err)
+		return nil, endIsError(err)
 	}
 	n, mark := int64(binary.LittleEndian.Uint32(end)), string(end[4:])
 	if string(head) == "PARE" || mark == "PARE" {
@@ -44,7 +44,7 @@ func (p *parquetFile) open(head []byte) (*parquet.File, error) {
 	damagedIf(n > p.size-12 || n > maxMetadata, "a footer of %d bytes in a file of %d", n, p.size) // 12: PAR1 twice, the length
 	footer := make([]byte, n)
 	if _, err := p.f.ReadAt(footer, p.size-8-n); err != nil {
-		return nil, noEnd(err)
+		return nil, endIsError(err)
 	}
 	var meta format.FileMetaData
 	_, err := decodeThrift(footer, &meta)
@@ -79,7 +79,7 @@ func openParquet(in Input) (rows *Rows, err error) {
 		return nil, err
 	}
 	p.schema = file.Metadata().Schema
-	root, groups := p.node(file.Root()), file.Metadata().RowGroups
+	root, groups := p.addNode(file.Root()), file.Metadata().RowGroups
 	for _, child := range root.children {
 		p.names = append(p.names, child.Name())
 	}

@@ -89,7 +89,7 @@ func (c *parquetColumn) header() (h format.PageHeader) {
 	for window := int64(1 << 8); ; window <<= 4 {
 		b := make([]byte, min(window, c.end-c.at))
 		_, err := c.f.ReadAt(b, c.at)
-		damagedIf(err != nil, "the page at byte %d: %v", c.at, noEnd(err))
+		damagedIf(err != nil, "the page at byte %d: %v", c.at, endIsError(err))
 		n, err := decodeThrift(b, &h)
 		if err == nil {
 			c.at += int64(n)
@@ -116,7 +116,7 @@ func (c *parquetColumn) readPage() {
 	c.countUnpacked(plain + 4*int64(n)) // the size includes levels and indexes
 	b := make([]byte, packed)
 	_, err := c.f.ReadAt(b, at)
-	damagedIf(err != nil, "the page at byte %d: %v", at, noEnd(err))
+	damagedIf(err != nil, "the page at byte %d: %v", at, endIsError(err))
 	damagedIf(h.CRC != 0 && crc32.ChecksumIEEE(b) != uint32(h.CRC), "the page at byte %d does not have the checksum in its header", at)
 	c.at += packed
 	var encoding format.Encoding
@@ -132,13 +132,13 @@ func (c *parquetColumn) readPage() {
 	case format.DataPage:
 		d := &h.DataPageHeader.V
 		b, encoding = c.unpack(b, plain), d.Encoding
-		c.reps, b = levels(b, sizeInFront, d.RepetitionLevelEncoding, c.rep, n)
-		c.defs, b = levels(b, sizeInFront, d.DefinitionLevelEncoding, c.def, n)
+		c.reps, b = decodeLevels(b, sizeInFront, d.RepetitionLevelEncoding, c.rep, n)
+		c.defs, b = decodeLevels(b, sizeInFront, d.DefinitionLevelEncoding, c.def, n)
 	case format.DataPageV2:
 		d := &h.DataPageHeaderV2.V
 		encoding = d.Encoding
-		c.reps, b = levels(b, d.RepetitionLevelsByteLength, format.RLE, c.rep, n)
-		c.defs, b = levels(b, d.DefinitionLevelsByteLength, format.RLE, c.def, n)
+		c.reps, b = decodeLevels(b, d.RepetitionLevelsByteLength, format.RLE, c.rep, n)
+		c.defs, b = decodeLevels(b, d.DefinitionLevelsByteLength, format.RLE, c.def, n)
 		if !d.IsCompressed.Valid || d.IsCompressed.V {
 			b = c.unpack(b, plain-(packed-int64(len(b)))) // the levels before b are never packed
 		}
@@ -195,9 +195,9 @@ var pageZstd = sync.OnceValue(func() *zstd.Decoder {
 // sizeInFront is a size of levels that stands in front of them.
 const sizeInFront = -1
 
-// levels reads n levels in the first size bytes of b, and returns the bytes after them. If size is
+// decodeLevels reads n levels in the first size bytes of b, and returns the bytes after them. If size is
 // sizeInFront, b begins with it, unless the highest level is 0: then b has no levels.
-func levels(b []byte, size int32, encoding format.Encoding, highest, n int) (list, rest []byte) {
+func decodeLevels(b []byte, size int32, encoding format.Encoding, highest, n int) (list, rest []byte) {
 	list = make([]byte, n)
 	if highest > 0 && size < 0 {
 		damagedIf(encoding != format.RLE, "levels in the encoding %s, which is not read: write the file again", encoding)
@@ -205,15 +205,15 @@ func levels(b []byte, size int32, encoding format.Encoding, highest, n int) (lis
 	}
 	size = max(size, 0)
 	if highest > 0 && n > 0 {
-		runs(b[:size], bits.Len(uint(highest)), list)
+		decodeRuns(b[:size], bits.Len(uint(highest)), list)
 		damagedIf(int(slices.Max(list)) > highest, "a level above %d", highest)
 	}
 	return list, b[size:]
 }
 
-// runs fills list with numbers of width bits each out of b, in the encoding RLE: runs of one value mixed with packed
+// decodeRuns fills list with numbers of width bits each out of b, in the encoding RLE: runs of one value mixed with packed
 // groups of eight. The library would make as many numbers as a run states, however many that is.
-func runs[T byte | int32](b []byte, width int, list []T) {
+func decodeRuns[T byte | int32](b []byte, width int, list []T) {
 	damagedIf(width > 32, "numbers of %d bits", width)
 	b = append(slices.Clip(b), make([]byte, 8)...) // a number is read with the bytes after it
 	for len(list) > 0 {
@@ -251,7 +251,7 @@ func (c *parquetColumn) values(b []byte, encoding format.Encoding, n int) func()
 		fallthrough
 	case format.PlainDictionary, format.RLEDictionary:
 		indexes := make([]int32, n)
-		runs(b[1:], int(b[0]), indexes)
+		decodeRuns(b[1:], int(b[0]), indexes)
 		return func() any {
 			value := dict[indexes[0]]
 			indexes = indexes[1:]

@@ -21,8 +21,8 @@ type parquetNode struct {
 	element     func([][]parquetCell) any // the value of a repetition of list
 }
 
-// node builds the tree of a column and those inside it, and appends those that are leaves to p.leaves.
-func (p *parquetFile) node(c *parquet.Column) *parquetNode {
+// addNode builds the tree of a column and those inside it, and appends those that are leaves to p.leaves.
+func (p *parquetFile) addNode(c *parquet.Column) *parquetNode {
 	kind := any(p.schema[0].LogicalType.Value) // the schema lists columns in the order of these calls
 	damagedIf(kind == nil && c.Leaf() && c.Type().Kind() < 0, "column %q has a type that the format does not have", c.Name())
 	if logical := c.Type().LogicalType(); kind == nil && logical != nil { // the library knows more of the older form
@@ -37,21 +37,21 @@ func (p *parquetFile) node(c *parquet.Column) *parquetNode {
 	}
 	var names []string
 	for _, child := range c.Columns() {
-		n.children, names = append(n.children, p.node(child)), append(names, child.Name())
+		n.children, names = append(n.children, p.addNode(child)), append(names, child.Name())
 	}
-	err := distinct(names)
+	err := checkDistinct(names)
 	unreadableIf(err != nil, "%v", err)
 	n.last = len(p.leaves)
 	damagedIf(n.last == n.first, "the group %q has no columns", c.Name())
 	if len(n.children) == 1 && n.children[0].Repeated() && !c.Repeated() && c.Depth() > 0 { // perhaps a list or a map
-		n.logical(kind, n.children[0])
+		n.setListOrMap(kind, n.children[0])
 	}
 	return n
 }
 
-// logical sets list, the repeated group, and element, which makes the value of one repetition, if the group n, whose only
+// setListOrMap sets list, the repeated group, and element, which makes the value of one repetition, if the group n, whose only
 // member is inner, is a list or a map, by the rules of the format's LogicalTypes.md, also those for files of old writers.
-func (n *parquetNode) logical(kind any, inner *parquetNode) {
+func (n *parquetNode) setListOrMap(kind any, inner *parquetNode) {
 	switch kind.(type) {
 	case *format.ListType:
 		// The repeated group is the element itself if it has several members or

@@ -36,7 +36,7 @@ func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Demons
 			list = append(list, row[1])
 			return nil
 		}
-		if err := divide(&row[0], &row[1]); err != nil {
+		if err := splitOffPrompt(&row[0], &row[1]); err != nil {
 			return err
 		}
 		list = append(list, row...)
@@ -45,9 +45,9 @@ func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Demons
 	return list, report, err
 }
 
-// divide makes the beginning that both demonstrations of a row have in common their prompt: messages, or
+// splitOffPrompt makes the beginning that both demonstrations of a row have in common their prompt: messages, or
 // the words of texts without a column for the prompt. The error says what is wrong with the pair.
-func divide(a, b *Demonstration) error {
+func splitOffPrompt(a, b *Demonstration) error {
 	switch {
 	case a.Chat != nil && b.Chat != nil:
 		same := 0

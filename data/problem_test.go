@@ -121,7 +121,7 @@ func TestFieldsAreBounded(t *testing.T) {
 			t.Errorf("%d bytes: left out %q, want %q", tt.budget, memory.leftOut, tt.want)
 		}
 		for i, p := range problems {
-			if got := strings.Join(names(p.Fields), " "); got != tt.fields {
+			if got := strings.Join(columnNames(p.Fields), " "); got != tt.fields {
 				t.Errorf("%d bytes: row %d has %q, want %q", tt.budget, i, got, tt.fields)
 			}
 		}

@@ -63,7 +63,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	case len(q.Chat.Messages) == 1: // the template takes one text, and this is one
 		text, ids, err = p.Tokenizer.Prompt(around, q.Text)
 	default:
-		err = q.asText(around)
+		err = q.refuseConversation(around)
 	}
 	if err == nil {
 		err = p.Template.CheckKnown(p.Tokenizer, text)
@@ -74,8 +74,8 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	return text, ids, nil
 }
 
-// asText returns an error if a template that takes one text gets a conversation.
-func (q Problem) asText(around tokenize.Template) error {
+// refuseConversation returns an error if a template that takes one text gets a conversation.
+func (q Problem) refuseConversation(around tokenize.Template) error {
 	if q.Chat == nil || len(q.Chat.Messages) == 1 || around.Chat || around.Auto {
 		return nil
 	}
@@ -119,10 +119,10 @@ func (o Object) Shown(column string) (string, error) {
 			value = o[i].Value
 		}
 	}
-	text := shown(column, value)
+	text := templateText(column, value)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("the row has no such column (have %q)", names(o))
+		return "", fmt.Errorf("the row has no such column (have %q)", columnNames(o))
 	case strings.TrimSpace(text) == "":
 		return "", errors.New("the column is empty in this row; leave such rows out with a filter")
 	}
@@ -174,7 +174,7 @@ var (
 // readFirst returns the value of the first column with one of the names that has one; nil if there
 // is none, or if the template shows it.
 func (r *reading) readFirst(names []string) any {
-	column, value := filled(r.Object, matching(r.Object, names))
+	column, value := filled(r.Object, columnsNamed(r.Object, names))
 	if !hasValue(value) || slices.ContainsFunc(r.shown, func(name string) bool { return strings.EqualFold(name, column) }) {
 		return nil
 	}

@@ -184,7 +184,7 @@ func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 		}
 		z, err := c.open(in.Text)
 		if err != nil {
-			return nil, packed(noEnd(err))
+			return nil, inPlainWords(endIsError(err))
 		}
 		unpacker, _ = z.(io.Closer)
 		in = Input{Text: bufio.NewReaderSize(unfolded{z, budget}, 1<<16), unfolding: budget}

@@ -21,8 +21,8 @@ type cutShort struct{}
 func (cutShort) Error() string { return "the file ends in the middle: it is cut short" }
 func (cutShort) Unwrap() error { return io.ErrUnexpectedEOF }
 
-// noEnd turns the end of the file into an error where more must follow.
-func noEnd(err error) error {
+// endIsError turns the end of the file into an error where more must follow.
+func endIsError(err error) error {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 		return cutShort{}
 	}
@@ -82,11 +82,11 @@ func (u unfolded) Read(p []byte) (int, error) {
 	if over := u.add(int64(n)); over != nil {
 		return 0, over
 	}
-	return n, packed(err)
+	return n, inPlainWords(err)
 }
 
-// packed says in plain words what a library has met in compressed data.
-func packed(err error) error {
+// inPlainWords says in plain words what a library has met in compressed data.
+func inPlainWords(err error) error {
 	_, disk := errors.AsType[*fs.PathError](err)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -190,9 +190,9 @@ func labeled(labels, texts []string) []string {
 	return texts
 }
 
-// shown returns the value of a column as a template shows it: choices with their letters, other lists with
+// templateText returns the value of a column as a template shows it: choices with their letters, other lists with
 // an element a line, other structures as JSON.
-func shown(column string, value any) string {
+func templateText(column string, value any) string {
 	if text, ok := scalar(value); ok {
 		return text
 	}
@@ -204,7 +204,7 @@ func shown(column string, value any) string {
 	case isList:
 		lines := make([]string, len(list))
 		for i, x := range list {
-			lines[i] = shown("", x) // an element has no column
+			lines[i] = templateText("", x) // an element has no column
 		}
 		return strings.Join(lines, "\n")
 	}

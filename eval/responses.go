@@ -304,7 +304,7 @@ func read(f io.Reader, path string) (*Responses, error) {
 		if err := strict.JSON(line, &x); err != nil {
 			return nil, fmt.Errorf("eval: %s:%d: %w", path, number, err)
 		}
-		if err := r.place(x, span{r.size, len(line)}); err != nil {
+		if err := r.keepInMemory(x, span{r.size, len(line)}); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, number, err)
 		}
 		r.size += int64(len(line))
@@ -357,7 +357,7 @@ func (p Plan) differs(q Plan) error {
 func (r *Responses) Add(x Response) error {
 	line, err := encode(x)
 	if err == nil {
-		err = r.place(x, span{r.size, len(line)})
+		err = r.keepInMemory(x, span{r.size, len(line)})
 	}
 	if err != nil || r.file == nil {
 		return err
@@ -377,8 +377,8 @@ func (r *Responses) write(line []byte) error {
 	return nil
 }
 
-// place stores a response at its place in memory.
-func (r *Responses) place(x Response, at span) error {
+// keepInMemory stores a response at its place in memory.
+func (r *Responses) keepInMemory(x Response, at span) error {
 	t := r.suites[x.Suite]
 	if t == nil {
 		return fmt.Errorf("eval: a response to suite %q, which is not in the plan", x.Suite)

@@ -141,7 +141,7 @@ func ReadText(f *ConfigFile, defaultFamily, tiedFamily string) (Design, error) {
 	if text.modelType() == tiedFamily {
 		text.Default("tie_word_embeddings", "true")
 	}
-	return design(text)
+	return readDesign(text)
 }
 
 // Only refuses any value of key but the one that the Programs compute, which is
@@ -187,7 +187,7 @@ func (f *ConfigFile) modelType() string {
 		kind = strings.ToLower(strings.TrimSuffix(names[0], "ForCausalLM"))
 	}
 	if kind == "" {
-		f.Fail("neither model_type nor architectures: they name the family of the model, of %s", known())
+		f.Fail("neither model_type nor architectures: they name the family of the model, of %s", knownFamilies())
 	}
 	return kind
 }

@@ -136,9 +136,9 @@ func overflow(src []float32, d DType) int {
 // elements of src without making them infinite.
 func Holds(d DType, src []float32) bool { return overflow(src, d) < 0 }
 
-// beyond returns the index of the first finite F64 in src that decode made
+// beyondFloat32 returns the index of the first finite F64 in src that decode made
 // infinite in dst, or -1. The other types fit into float32.
-func beyond(dst []float32, src []byte, d DType) int {
+func beyondFloat32(dst []float32, src []byte, d DType) int {
 	if d != F64 {
 		return -1
 	}

@@ -177,9 +177,9 @@ func (d *Folder) openShards(folder *files.Folder, x *index) error {
 	return nil
 }
 
-// complete refuses a folder without a tensor of l that its index names. Indexes also name
+// checkComplete refuses a folder without a tensor of l that its index names. Indexes also name
 // tensors that no shard has and no model needs: a tied head, frequencies.
-func (d *Folder) complete(l *Layout) error {
+func (d *Folder) checkComplete(l *Layout) error {
 	for _, name := range l.names {
 		if shard, ok := d.index[name]; ok && d.where[name] == nil {
 			return fmt.Errorf("models: %s: shard %q lacks the tensor %q that the index puts there; fetch the shard again", filepath.Join(d.dir, indexFile), shard, name)

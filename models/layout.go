@@ -81,7 +81,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 		if err != nil {
 			return nil, fmt.Errorf("models: layout of %q: %w", f.Name, err)
 		}
-		if err := l.put(f.Name, place{l.Size, size, f.Shape}); err != nil {
+		if err := l.addPlace(f.Name, place{l.Size, size, f.Shape}); err != nil {
 			return nil, err
 		}
 		at := l.Size
@@ -103,7 +103,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 				at += n
 				continue
 			}
-			if err := l.put(p.Name, place{at, n, p.Shape}); err != nil {
+			if err := l.addPlace(p.Name, place{at, n, p.Shape}); err != nil {
 				return nil, err
 			}
 			at += n
@@ -119,7 +119,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 	return l, nil
 }
 
-func (l *Layout) put(name string, p place) error {
+func (l *Layout) addPlace(name string, p place) error {
 	if _, twice := l.places[name]; twice {
 		return fmt.Errorf("models: layout has the tensor %q twice", name)
 	}

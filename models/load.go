@@ -46,7 +46,7 @@ func (l *Layout) Check(src tensorSource) error {
 	if len(wrong) == 0 {
 		return nil
 	}
-	if how := l.renamed(others, len(src.Names())); how != "" {
+	if how := l.describeRenaming(others, len(src.Names())); how != "" {
 		wrong, screenful = slices.Insert(wrong, 0, how), 3
 		remedy = "a wrapper (of a compiler, several devices, an adapter, a larger model) was saved with it: save the model within, or rename the tensors"
 	}
@@ -56,10 +56,10 @@ func (l *Layout) Check(src tensorSource) error {
 	return fmt.Errorf("models: %s does not have the tensors that its config describes: %s; %s", src.Path(), strings.Join(wrong, "; "), remedy)
 }
 
-// renamed looks for a piece such as "module." that names of others have at or behind their beginning, and that
+// describeRenaming looks for a piece such as "module." that names of others have at or behind their beginning, and that
 // makes them names of the layout if it is left out. It describes the most frequent one, with how many of all tensors
 // have it; "" if there is none.
-func (l *Layout) renamed(others []string, all int) string {
+func (l *Layout) describeRenaming(others []string, all int) string {
 	counts, most := map[string]int{}, ""
 names:
 	for _, name := range others {

@@ -105,7 +105,7 @@ func ParseConfig(config, generation []byte) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
-	d, err := design(f)
+	d, err := readDesign(f)
 	if err != nil {
 		return Model{}, err
 	}

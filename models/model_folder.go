@@ -39,7 +39,7 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 		return Model{}, nil, err
 	}
 	layout := m.Layout()
-	src, err := m.open(dir, layout) // check before allocating memory
+	src, err := m.openTensors(dir, layout) // check before allocating memory
 	if err != nil {
 		return Model{}, nil, err
 	}
@@ -67,16 +67,16 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 	return m, w, nil
 }
 
-// open opens the tensors of a folder and checks that they are those of the layout.
-func (m Model) open(dir string, layout *Layout) (*modelSource, error) {
+// openTensors opens the tensors of a folder and checks that they are those of the layout.
+func (m Model) openTensors(dir string, layout *Layout) (*modelSource, error) {
 	folder, err := OpenFolder(dir)
 	if err != nil {
 		return nil, err
 	}
 	var src *modelSource
 	if err = folder.openNF4(); err == nil {
-		src = m.source(folder)
-		err = cmp.Or(folder.complete(layout), layout.Check(src))
+		src = m.sortTensors(folder)
+		err = cmp.Or(folder.checkComplete(layout), layout.Check(src))
 	}
 	if err != nil {
 		folder.Close()
@@ -91,7 +91,7 @@ func (w *Weights) LoadModel(dir string) error {
 	if err != nil {
 		return err
 	}
-	src, err := m.open(dir, w.Layout)
+	src, err := m.openTensors(dir, w.Layout)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func Check(dir string) error {
 	if err != nil {
 		return err
 	}
-	src, err := m.open(dir, m.Layout())
+	src, err := m.openTensors(dir, m.Layout())
 	if err != nil {
 		return err
 	}
@@ -148,9 +148,9 @@ type modelSource struct {
 	missingEmbedding, headInstead string
 }
 
-// source sorts the tensors of a folder: those beside the model, the ones that Load ignores, and the model's own under
+// sortTensors sorts the tensors of a folder: those beside the model, the ones that Load ignores, and the model's own under
 // the names of the layout, so a head stands for the embedding where a tied model's folder has the head alone.
-func (m Model) source(folder *Folder) *modelSource {
+func (m Model) sortTensors(folder *Folder) *modelSource {
 	embedding, tied := m.names.Embedding, m.names.Head == m.names.Embedding
 	_, hasEmbedding := folder.Info(embedding)
 	s := &modelSource{Folder: folder}

@@ -107,15 +107,15 @@ func (n *narrow) Holds(p place) bool {
 
 // Stored returns a matrix as Programs read it: its element type, shape and bytes.
 func (n *narrow) Stored(p place) (d DType, shape []int, data []byte) {
-	data = n.at(p.Offset, p.Size)
+	data = n.bytesAt(p.Offset, p.Size)
 	if n.DType == NF4 {
 		return U8, []int{p.Shape[0], p.Shape[1] / 2}, data
 	}
 	return n.DType, p.Shape, data
 }
 
-// at returns the bytes of count elements from element first on.
-func (n *narrow) at(first, count int) []byte {
+// bytesAt returns the bytes of count elements from element first on.
+func (n *narrow) bytesAt(first, count int) []byte {
 	from := bytesOf(n.DType, first-n.From)
 	to := from + bytesOf(n.DType, count)
 	return n.Data[from:to:to]
@@ -138,7 +138,7 @@ func (n *narrow) ScalesOf(p place) []float32 {
 // encode rounds elements and stores them from element first of the arena on. In a type with scales
 // they must be whole blocks, whose scales it sets.
 func (n *narrow) encode(first int, src []float32) {
-	to := n.at(first, len(src))
+	to := n.bytesAt(first, len(src))
 	if n.Scales == nil {
 		Encode(to, src, n.DType)
 		return
@@ -183,7 +183,7 @@ func encodeNF4(to []byte, part []float32, largest float32) (scale float32) {
 
 // decode converts elements from element first on to float32. In a type with scales they must be whole blocks.
 func (n *narrow) decode(dst []float32, first int) {
-	from := n.at(first, len(dst))
+	from := n.bytesAt(first, len(dst))
 	if n.Scales == nil {
 		Decode(dst, from, n.DType)
 		return

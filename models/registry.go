@@ -48,8 +48,8 @@ func About(modelType string) string {
 	return f.about
 }
 
-// known lists the families for messages.
-func known() string {
+// knownFamilies lists the families for messages.
+func knownFamilies() string {
 	var quoted []string
 	for _, name := range Families() {
 		quoted = append(quoted, fmt.Sprintf("%q", name))
@@ -60,8 +60,8 @@ func known() string {
 	return strings.Join(quoted, ", ")
 }
 
-// design reads the shape that a config.json states, by its family.
-func design(config *ConfigFile) (Design, error) {
+// readDesign reads the shape that a config.json states, by its family.
+func readDesign(config *ConfigFile) (Design, error) {
 	kind := config.modelType()
 	if err := config.Err(); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func design(config *ConfigFile) (Design, error) {
 	open := f.open
 	if open == nil {
 		config.Fail("model_type %q is not supported%s, only %s: name a model of one of these families, or add this one with onering models new",
-			kind, config.foreignLayers(), known())
+			kind, config.foreignLayers(), knownFamilies())
 		return nil, config.Err()
 	}
 	return open(config)

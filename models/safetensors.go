@@ -277,7 +277,7 @@ func (f *File) ReadFloat32(name string, dst []float32, first int) error {
 			return err
 		}
 		Decode(dst[:n], chunk, t.DType)
-		if i := beyond(dst[:n], chunk, t.DType); i >= 0 {
+		if i := beyondFloat32(dst[:n], chunk, t.DType); i >= 0 {
 			return f.errorf(name, "holds a number beyond float32 (%g); convert the file", math.Float64frombits(binary.LittleEndian.Uint64(chunk[8*i:])))
 		}
 		dst, at = dst[n:], at+int64(len(chunk))

@@ -164,7 +164,7 @@ func (p plot) figure(groups []*group, limit, runs int) figure {
 				}
 			}
 			if several {
-				f.add(g.name, t, thin(average(lines), limit), k, false)
+				f.add(g.name, t, thin(meanLine(lines), limit), k, false)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func (p plot) figure(groups []*group, limit, runs int) figure {
 		}
 	}
 	if text, ok := p.unchanged(groups); ok {
-		return f.saying(text)
+		return f.replacedBy(text)
 	}
 	return f.drawLines(p.widened(groups))
 }
@@ -195,7 +195,7 @@ func (p plot) unchanged(groups []*group) (string, bool) {
 		switch {
 		case len(all) == 0:
 			continue
-		case len(all) < 3 || !same(slices.Min(all), slices.Max(all)):
+		case len(all) < 3 || !looksSame(slices.Min(all), slices.Max(all)):
 			return "", false
 		}
 		parts = append(parts, fmt.Sprintf("%s %.3g", t.label, all[0]))
@@ -203,11 +203,13 @@ func (p plot) unchanged(groups []*group) (string, bool) {
 	return "The same from the first step to the last: " + strings.Join(parts, ", ") + ".", true
 }
 
-// same reports whether a chart would show two values, the smaller first, as one.
-func same(least, most float64) bool { return most-least <= 1e-4*max(math.Abs(least), math.Abs(most)) }
+// looksSame reports whether a chart would show two values, the smaller first, as one.
+func looksSame(least, most float64) bool {
+	return most-least <= 1e-4*max(math.Abs(least), math.Abs(most))
+}
 
-// saying returns the figure with a sentence in place of the chart.
-func (f figure) saying(text string) figure {
+// replacedBy returns the figure with a sentence in place of the chart.
+func (f figure) replacedBy(text string) figure {
 	return figure{ID: f.ID, Title: f.Title, Note: text, series: f.series}
 }
 

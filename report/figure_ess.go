@@ -118,7 +118,7 @@ func essOverExponent(groups []*group) figure {
 		}
 	}
 	if least, most := f.extent(func(xy [2]float64) float64 { return xy[1] }); most-least <= 0.01 {
-		return f.saying(fmt.Sprintf("ESS was %.3g at every p: the log-ratios of a response's tokens hardly differ, as before a round's first step.", most))
+		return f.replacedBy(fmt.Sprintf("ESS was %.3g at every p: the log-ratios of a response's tokens hardly differ, as before a round's first step.", most))
 	}
 	return f.drawLines(zeroToOne)
 }

@@ -26,7 +26,7 @@ func exponentAndESS(groups []*group) figure {
 		for _, part := range []struct{ suffix, label, symbol string }{{"/pos", "A > 0", "circle"}, {"/neg", "A < 0", "emptyCircle"}} {
 			var p points
 			for _, r := range g.runs {
-				all := pairs(r.Steps.Column("p/mean"+part.suffix), r.Steps.Column("ess"+part.suffix))
+				all := pairColumns(r.Steps.Column("p/mean"+part.suffix), r.Steps.Column("ess"+part.suffix))
 				stride := max(1, len(all)/limit)
 				for i := 0; i < len(all); i += stride {
 					p = append(p, all[i])
@@ -43,15 +43,15 @@ func exponentAndESS(groups []*group) figure {
 		}
 	}
 	least, most := f.extent(func(xy [2]float64) float64 { return xy[0] })
-	if same(least, most) {
-		return f.saying(fmt.Sprintf("p was %.3g in every step.", most))
+	if looksSame(least, most) {
+		return f.replacedBy(fmt.Sprintf("p was %.3g in every step.", most))
 	}
 	return f.draw("item", noLegend, opts.XAxis{Type: "value", Name: "p", Min: 0, Max: max(1, math.Ceil(most))},
 		opts.YAxis{Type: "value", Name: "ESS", Scale: opts.Bool(true)})
 }
 
-// pairs joins two columns. It omits rows in which either value is NaN.
-func pairs(x, y []float64) points {
+// pairColumns joins two columns. It omits rows in which either value is NaN.
+func pairColumns(x, y []float64) points {
 	var p points
 	for i := range min(len(x), len(y)) {
 		if !math.IsNaN(x[i]) && !math.IsNaN(y[i]) {
@@ -89,7 +89,7 @@ func gradientShare(groups []*group) figure {
 	}
 	aboveDiagonal := func(xy [2]float64) float64 { return xy[1] - xy[0]/100 }
 	if least, most := f.extent(aboveDiagonal); most-least <= 0.01 {
-		return f.saying("Evenly on the tokens of a response: all of them had the same weight.")
+		return f.replacedBy("Evenly on the tokens of a response: all of them had the same weight.")
 	}
 	return f.drawLines(zeroToOne)
 }

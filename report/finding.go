@@ -192,7 +192,7 @@ func (r *Run) exponentFinding() (finding, bool) {
 	}
 	low, high := slices.Min(p), slices.Max(p)
 	f.Text = fmt.Sprintf("The mean of p was %.3f (%.3f to %.3f by step)", stat.Mean(p), low, high)
-	if same(low, high) {
+	if looksSame(low, high) {
 		f.Text = fmt.Sprintf("p was %.3g in every step", low)
 	}
 	f.Text += fmt.Sprintf("; %.0f %% of the responses were at p_max.", 100*atMax)

@@ -93,7 +93,7 @@ func groupRuns(runs []*Run) []*group {
 	for _, r := range runs {
 		name, configuration := r.Group, r.Group
 		if name == "" {
-			name, configuration = describe(r, keys)
+			name, configuration = nameConfiguration(r, keys)
 		}
 		g := byConfiguration[configuration]
 		if g == nil {
@@ -114,9 +114,9 @@ func groupRuns(runs []*Run) []*group {
 	return groups
 }
 
-// describe names a run's configuration by its values of keys. configuration has all
+// nameConfiguration names a run's configuration by its values of keys. configuration has all
 // values; name has only the first ones if there are many.
-func describe(r *Run, keys []string) (name, configuration string) {
+func nameConfiguration(r *Run, keys []string) (name, configuration string) {
 	var parts []string
 	for _, key := range keys {
 		value, ok := r.Config[key]

@@ -71,10 +71,10 @@ func thin(p points, limit int) points {
 	return kept
 }
 
-// average returns the mean of several lines, point by point. The i-th points of two runs
+// meanLine returns the mean of several lines, point by point. The i-th points of two runs
 // belong together even if their steps differ: an objective that drops groups takes fewer steps
 // in a round. The mean ends where more than half of the lines have ended.
-func average(lines []points) points {
+func meanLine(lines []points) points {
 	var mean points
 	for i := 0; ; i++ {
 		var at [2]float64

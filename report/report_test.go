@@ -213,7 +213,7 @@ func TestThin(t *testing.T) {
 }
 
 func TestAverage(t *testing.T) {
-	got := average([]points{{{1, 10}, {2, 20}, {3, 30}}, {{1, 20}, {4, 40}}, {{1, 30}}})
+	got := meanLine([]points{{{1, 10}, {2, 20}, {3, 30}}, {{1, 20}, {4, 40}}, {{1, 30}}})
 	if want := (points{{1, 20}, {3, 30}}); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("average %v, want %v", got, want)
 	}

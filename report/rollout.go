@@ -282,10 +282,10 @@ func problemsOf(lines []rolloutLine, round int) map[int]problem {
 		l := &lines[i]
 		p, ok := all[l.group]
 		if !ok {
-			p = problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: cut(l.Prompt, promptBytes), Gold: l.Answers,
+			p = problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: shorten(l.Prompt, promptBytes), Gold: l.Answers,
 				Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
 			if l.PromptText != l.Prompt {
-				p.Text = cut(l.PromptText, promptBytes)
+				p.Text = shorten(l.PromptText, promptBytes)
 			}
 		}
 		if l.Part { // its episode counts once, by its last segment
@@ -306,8 +306,8 @@ func problemsOf(lines []rolloutLine, round int) map[int]problem {
 	return all
 }
 
-// cut shortens a text to so many bytes.
-func cut(s string, most int) string {
+// shorten shortens a text to so many bytes.
+func shorten(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

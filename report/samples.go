@@ -82,7 +82,7 @@ func samplesOf(run string, metrics []byte) ([]byte, error) {
 		table.Rows = append(table.Rows, []any{s.Problem, cmp.Or(s.PromptText, s.Prompt), s.Response, s.Reward, s.Answer, strings.Join(s.Answers, " or ")})
 	}
 	table.Kind = "samples"
-	return line(table)
+	return jsonLine(table)
 }
 
 // glanceWidth is how many columns of the terminal a prompt or a response may take.
@@ -115,9 +115,9 @@ func markdown(s *rundir.RolloutLine, round int) string {
 		facts += map[bool]string{true: ", right", false: ", wrong"}[*s.Right]
 	}
 	facts += fmt.Sprintf(", advantage %.4g\nanswer %s, expected %s", s.Advantage, s.Answer, strings.Join(s.Answers, " or "))
-	out := block(facts) + "**Prompt**\n\n" + block(cmp.Or(s.PromptText, s.Prompt))
+	out := indented(facts) + "**Prompt**\n\n" + indented(cmp.Or(s.PromptText, s.Prompt))
 	if s.Turns == nil {
-		return out + "**Response**\n\n" + block(s.Response)
+		return out + "**Response**\n\n" + indented(s.Response)
 	}
 	for size, i := 0, 0; i < len(s.Turns) && size < sampleBytes; i++ {
 		t := s.Turns[i]
@@ -126,14 +126,14 @@ func markdown(s *rundir.RolloutLine, round int) string {
 		if t.Reward != nil {
 			head += fmt.Sprintf(", reward %.4g", *t.Reward)
 		}
-		out += "**" + head + "**\n\n" + block(t.Text)
+		out += "**" + head + "**\n\n" + indented(t.Text)
 	}
 	return out
 }
 
 var newlines = strings.NewReplacer("\r\n", "\n    ", "\r", "\n    ", "\n", "\n    ")
 
-// block returns a text as an indented block of Markdown.
-func block(text string) string {
-	return "    " + newlines.Replace(strings.ToValidUTF8(cut(text, sampleBytes), "\uFFFD")) + "\n\n"
+// indented returns a text as an indented block of Markdown.
+func indented(text string) string {
+	return "    " + newlines.Replace(strings.ToValidUTF8(shorten(text, sampleBytes), "\uFFFD")) + "\n\n"
 }

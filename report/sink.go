@@ -55,7 +55,7 @@ func startSink(command []string, dir string, config any, log *slog.Logger) (*sin
 		program: exec.Command(command[0], command[1:]...),
 		wake:    make(chan struct{}, 1), last: make(chan []byte, 1), done: make(chan struct{}),
 	}
-	first, err := line(struct {
+	first, err := jsonLine(struct {
 		Kind   string `json:"kind"`
 		Run    string `json:"run"`
 		Config any    `json:"config"`
@@ -115,7 +115,7 @@ func (s *sink) Finish(summary any, failure error) {
 	if failure != nil {
 		end.Error = failure.Error()
 	}
-	last, err := line(end)
+	last, err := jsonLine(end)
 	if err != nil {
 		s.log.Warn("the program gets no summary", "error", err)
 	}
@@ -258,8 +258,8 @@ func (s *sink) listen(r *io.PipeReader) {
 	}
 }
 
-// line returns x as one line of JSON.
-func line(x any) ([]byte, error) {
+// jsonLine returns x as one line of JSON.
+func jsonLine(x any) ([]byte, error) {
 	text, err := json.Marshal(x)
 	if err != nil {
 		return nil, fmt.Errorf("sink: %w", err)

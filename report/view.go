@@ -137,15 +137,15 @@ type view struct {
 	lines []string
 }
 
-// line adds a line, cut to the width of the view.
-func (v *view) line(format string, args ...any) {
+// addLine adds a line, cut to the width of the view.
+func (v *view) addLine(format string, args ...any) {
 	v.lines = append(v.lines, runewidth.Truncate(printable(fmt.Sprintf(format, args...)), v.width, "…"))
 }
 
-// gap adds an empty line if the layout has gaps.
-func (v *view) gap() {
+// addGap adds an empty line if the layout has gaps.
+func (v *view) addGap() {
 	if v.spacious {
-		v.line("")
+		v.addLine("")
 	}
 }
 
@@ -153,27 +153,27 @@ func (v *view) gap() {
 func (v *view) draw(r *Run, samples []rolloutView, rounds int) {
 	v.progress(r, rounds)
 	for _, text := range r.Diagnoses {
-		v.text(printable(text), v.sample, false)
+		v.addText(printable(text), v.sample, false)
 	}
-	v.gap()
+	v.addGap()
 	if r.Rounds.Len() == 0 {
-		v.line("no round is finished yet")
+		v.addLine("no round is finished yet")
 		return
 	}
 	v.rewards(r)
-	v.gap()
+	v.addGap()
 	v.metrics(r)
-	v.gap()
+	v.addGap()
 	v.phases(r)
 	for _, s := range samples {
-		v.gap()
+		v.addGap()
 		v.response(s)
 	}
 }
 
 // progress draws the run's name, how many of its rounds are finished and how long the others will take.
 func (v *view) progress(r *Run, rounds int) {
-	v.line("%s  %s", r.Name, r.Config["objective.name"])
+	v.addLine("%s  %s", r.Name, r.Config["objective.name"])
 	if rounds <= 0 {
 		return
 	}
@@ -185,7 +185,7 @@ func (v *view) progress(r *Run, rounds int) {
 	if r.Early != "" {
 		left = "  ended early: " + printable(r.Early)
 	}
-	v.line("round %d/%d  %s%s", done, rounds, meter(float64(done)/float64(rounds), max(4, v.width/3)), left)
+	v.addLine("round %d/%d  %s%s", done, rounds, meter(float64(done)/float64(rounds), max(4, v.width/3)), left)
 }
 
 // rewards draws the curve of the reward and the results of the evaluations.
@@ -196,9 +196,9 @@ func (v *view) rewards(r *Run) {
 			line += fmt.Sprintf(", %s %.4g", m.label, x)
 		}
 	}
-	v.line("%s", line)
+	v.addLine("%s", line)
 	for _, row := range brailleChart(r.Rounds.Column("reward"), v.width, v.chart) {
-		v.line("%s", row)
+		v.addLine("%s", row)
 	}
 	var scores []string
 	for _, name := range r.Evals.Names {
@@ -217,20 +217,20 @@ func (v *view) rewards(r *Run) {
 		}
 	}
 	if !v.spacious {
-		v.items(scores)
+		v.addItems(scores)
 		return
 	}
 	for _, s := range scores {
-		v.line("%s", s)
+		v.addLine("%s", s)
 	}
 }
 
-// items draws as many items in each line as fit.
-func (v *view) items(list []string) {
+// addItems draws as many items in each line as fit.
+func (v *view) addItems(list []string) {
 	row := ""
 	for _, item := range list {
 		if row != "" && runewidth.StringWidth(row+", "+item) >= v.width {
-			v.line("%s,", row)
+			v.addLine("%s,", row)
 			row = ""
 		}
 		if row != "" {
@@ -239,7 +239,7 @@ func (v *view) items(list []string) {
 		row += item
 	}
 	if row != "" {
-		v.line("%s", row)
+		v.addLine("%s", row)
 	}
 }
 
@@ -252,7 +252,7 @@ func (v *view) metrics(r *Run) {
 			continue
 		}
 		shown++
-		v.line("%-10s %10.4g  %s", m.label, r.Rounds.Last(m.name), sparkline(column, v.width-labelWidth))
+		v.addLine("%-10s %10.4g  %s", m.label, r.Rounds.Last(m.name), sparkline(column, v.width-labelWidth))
 	}
 }
 
@@ -265,25 +265,25 @@ func (v *view) phases(r *Run) {
 		switch {
 		case !(share >= 0.01): // or NaN, where no phase took time
 		case v.meters && v.width >= 2*labelWidth:
-			v.line("%-10s %8.0f %%  %s", p, 100*share, meter(share, v.width-labelWidth))
+			v.addLine("%-10s %8.0f %%  %s", p, 100*share, meter(share, v.width-labelWidth))
 		default:
 			shares = append(shares, fmt.Sprintf("%s %.0f %%", p, 100*share))
 		}
 	}
-	v.items(shares)
+	v.addItems(shares)
 }
 
 // response draws the end of a prompt and the beginning of a response to it, turn by turn, below a line
 // of facts, in as many lines as the layout has for a sample.
 func (v *view) response(s rolloutView) {
-	v.line("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
+	v.addLine("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
 	lines := v.sample // that remain
 	if lines > 1 {
 		prompt := printable(strings.TrimSpace(s.Prompt))
 		if over := runewidth.StringWidth(prompt) - v.width; over > 0 {
 			prompt = runewidth.TruncateLeft(prompt, over+1, "…")
 		}
-		v.line("%s", prompt)
+		v.addLine("%s", prompt)
 		lines--
 	}
 	turns := s.Turns
@@ -293,7 +293,7 @@ func (v *view) response(s rolloutView) {
 	for i, t := range turns {
 		text := strings.Join(s.Tokens[t.From:t.To], "")
 		if t.Author == rundir.Environment {
-			v.line("  %s answers %s", t.Author, strings.TrimSpace(text))
+			v.addLine("  %s answers %s", t.Author, strings.TrimSpace(text))
 			if lines == 1 {
 				return
 			}
@@ -303,21 +303,21 @@ func (v *view) response(s rolloutView) {
 		if t.Reward != nil {
 			text = fmt.Sprintf("[%.4g] %s", *t.Reward, text)
 		}
-		if lines = v.text(printable(strings.TrimSpace(text)), lines, i < len(turns)-1); lines == 0 {
+		if lines = v.addText(printable(strings.TrimSpace(text)), lines, i < len(turns)-1); lines == 0 {
 			return
 		}
 	}
 }
 
-// text draws a text in at most so many lines, and returns how many lines remain. The last
+// addText draws a text in at most so many lines, and returns how many lines remain. The last
 // line says whether words, or text after them, are left out.
-func (v *view) text(text string, lines int, more bool) (left int) {
+func (v *view) addText(text string, lines int, more bool) (left int) {
 	for ; text != "" && lines > 0; lines-- {
 		row := firstWords(text, v.width)
 		if lines == 1 && (row != text || more) {
 			row = firstWords(text, v.width-1) + "…"
 		}
-		v.line("%s", row)
+		v.addLine("%s", row)
 		text = strings.TrimLeft(strings.TrimPrefix(text, row), " ")
 	}
 	return lines
@@ -334,7 +334,7 @@ func firstWords(text string, width int) string {
 		return row[:space]
 	}
 	if row == "" {
-		return text // not even one character fits; v.line cuts it
+		return text // not even one character fits; addLine cuts it
 	}
 	return row
 }

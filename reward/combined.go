@@ -289,14 +289,14 @@ func (c *Combined) Varies() bool {
 
 // Ready asks all parts.
 func (c *Combined) Ready(ctx context.Context) error {
-	return c.each(func(r Reward) error { return Ready(ctx, r) })
+	return c.forEachPart(func(r Reward) error { return Ready(ctx, r) })
 }
 
 // Close closes the parts.
-func (c *Combined) Close() error { return c.each(func(r Reward) error { return Close(r) }) }
+func (c *Combined) Close() error { return c.forEachPart(func(r Reward) error { return Close(r) }) }
 
-// each joins the errors that do returns for the parts.
-func (c *Combined) each(do func(Reward) error) error {
+// forEachPart joins the errors that do returns for the parts.
+func (c *Combined) forEachPart(do func(Reward) error) error {
 	var errs []error
 	for _, p := range c.Parts {
 		if err := do(p.Reward); err != nil {

@@ -77,10 +77,10 @@ func (s *Scheduler) receive() {
 			s.failCall(q.call, x.Err)
 		case x.End != "":
 			q.endedTurn.Finish = x.End
-			s.end(x.slot, q.endedTurn)
-		case !q.observe(x.Observation): // no room for it
+			s.endResponse(x.slot, q.endedTurn)
+		case !q.addObservation(x.Observation): // no room for it
 			q.endedTurn.Finish, q.endedTurn.Stop = Length, ""
-			s.end(x.slot, q.endedTurn)
+			s.endResponse(x.slot, q.endedTurn)
 		case stepsAreSlower(len(q.unfed), len(q.call.Prompt)+len(q.ids)+q.observedTokens):
 			s.recompute(x.slot)
 		} // else the next steps feed the observation's tokens one by one

@@ -84,7 +84,7 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 			return drawn, nil, false
 		}
 		likeliest, all = likeliest[:keep], true // the next filter chooses from these alone
-		logTotal = math.Log(mass(likeliest))
+		logTotal = math.Log(totalProb(likeliest))
 	}
 	if !all {
 		return drawn, nil, false
@@ -95,7 +95,7 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 		order = append(order, uint64(c.ID)<<32|uint64(i))
 	}
 	slices.Sort(order)
-	target, sum := float64(u)*mass(likeliest), 0.0
+	target, sum := float64(u)*totalProb(likeliest), 0.0
 	for _, key := range order {
 		c := likeliest[uint32(key)]
 		if c.Prob > 0 { // rounding can bring the target to the end, but not to an id of probability 0
@@ -112,7 +112,7 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 // candidates alone: log q = log pi - log S, where S is their probability. It sorts them by id.
 func (x *Drawn) restrict(kept []Candidate) {
 	slices.SortFunc(kept, func(a, b Candidate) int { return int(a.ID - b.ID) })
-	logS, entropy := math.Log(mass(kept)), 0.0
+	logS, entropy := math.Log(totalProb(kept)), 0.0
 	if len(kept) == 1 {
 		logS = float64(kept[0].LogProb) // exactly: log q is 0
 	}
@@ -127,8 +127,8 @@ func (x *Drawn) restrict(kept []Candidate) {
 	x.LogProb, x.Entropy = min(float32(float64(x.LogProb)-logS), 0), max(float32(entropy), 0)
 }
 
-// mass is the probability of candidates.
-func mass(candidates []Candidate) (sum float64) {
+// totalProb is the probability of candidates.
+func totalProb(candidates []Candidate) (sum float64) {
 	for _, c := range candidates {
 		sum += c.Prob
 	}

@@ -57,7 +57,7 @@ func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done fu
 		}
 	}
 	var runs []*batch
-	for i, ofLane := range spans(reqs, len(l.Decoders)) {
+	for i, ofLane := range cutIntoSpans(reqs, len(l.Decoders)) {
 		r, err := newBatch(l.Decoders[i], opts, reqs, ofLane, report)
 		if err != nil {
 			return nil, Stats{}, err
@@ -107,8 +107,8 @@ type span struct{ from, to int }
 
 func (s span) has(i int) bool { return s.from <= i && i < s.to }
 
-// spans cuts requests into one to n spans with about as many samples in each.
-func spans(reqs []Request, n int) []span {
+// cutIntoSpans cuts requests into one to n spans with about as many samples in each.
+func cutIntoSpans(reqs []Request, n int) []span {
 	list, total, before := []span{{}}, 0, 0
 	for _, q := range reqs {
 		total += q.Samples

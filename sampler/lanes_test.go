@@ -102,7 +102,7 @@ func TestSpans(t *testing.T) {
 		}
 		n := rapid.IntRange(1, 6).Draw(t, "decoders")
 		next := 0
-		list := spans(reqs, n)
+		list := cutIntoSpans(reqs, n)
 		for _, s := range list {
 			sum := 0
 			for i := range reqs {

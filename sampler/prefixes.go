@@ -123,7 +123,7 @@ func (k *keptPrefixes) longestShared(c *Call) (from *keptPrefix, n int) {
 		if x.owner != c.Owner {
 			continue
 		}
-		same := k.reusable(common(x.ids, c.Prompt[:len(c.Prompt)-1])) // the last token's state has to be computed
+		same := k.reusable(commonStart(x.ids, c.Prompt[:len(c.Prompt)-1])) // the last token's state has to be computed
 		if same >= leastKept && same >= n {
 			from, n = x, same
 		}
@@ -139,8 +139,8 @@ func (k *keptPrefixes) reusable(n int) int {
 	return n / k.partTokens * k.partTokens
 }
 
-// common is how many ids two texts have in common at their beginnings.
-func common(x, y []int32) int {
+// commonStart is how many ids two texts have in common at their beginnings.
+func commonStart(x, y []int32) int {
 	n := min(len(x), len(y))
 	for i := range n {
 		if x[i] != y[i] {
@@ -168,7 +168,7 @@ func (k *keptPrefixes) release(x *keptPrefix) {
 		return
 	}
 	for _, y := range slices.Clone(k.prefixes) {
-		if y != x && y.activeCalls == 0 && y.owner == x.owner && common(y.ids, x.ids) >= k.reusable(len(y.ids)) {
+		if y != x && y.activeCalls == 0 && y.owner == x.owner && commonStart(y.ids, x.ids) >= k.reusable(len(y.ids)) {
 			k.remove(y)
 		}
 	}
@@ -178,7 +178,7 @@ func (k *keptPrefixes) release(x *keptPrefix) {
 // isCovered reports whether another prefix has all that a later prompt could take from x.
 func (k *keptPrefixes) isCovered(x *keptPrefix) bool {
 	return slices.ContainsFunc(k.prefixes, func(y *keptPrefix) bool {
-		return y != x && y.owner == x.owner && k.reusable(common(x.ids, y.ids)) == k.reusable(len(x.ids)) && len(y.ids) > len(x.ids)
+		return y != x && y.owner == x.owner && k.reusable(commonStart(x.ids, y.ids)) == k.reusable(len(x.ids)) && len(y.ids) > len(x.ids)
 	})
 }
 

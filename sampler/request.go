@@ -228,8 +228,8 @@ func (c *Call) samplingOf(k int) Sampling {
 	return c.Sampling
 }
 
-// fits returns an error if a slot of maxTokens cannot hold the prompt and one token more.
-func (r Request) fits(index, maxTokens int) error {
+// checkFits returns an error if a slot of maxTokens cannot hold the prompt and one token more.
+func (r Request) checkFits(index, maxTokens int) error {
 	if len(r.Prompt) < maxTokens {
 		return nil
 	}

@@ -61,7 +61,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, ofLane span, done func(Re
 		if err := q.validate(i, opts.Greedy); err != nil {
 			return nil, err
 		}
-		tooLong := q.fits(i, d.MaxTokens())
+		tooLong := q.checkFits(i, d.MaxTokens())
 		if tooLong != nil && !opts.DropLong {
 			return nil, tooLong
 		}

@@ -64,7 +64,7 @@ func (s *Scheduler) Check(c *Call) error {
 	if err := c.Request.validate(0, c.Greedy); err != nil { // 0: a call is its own only request; errors name it by number
 		return err
 	}
-	return c.fits(0, s.d.MaxTokens()) // 0 likewise
+	return c.checkFits(0, s.d.MaxTokens()) // 0 likewise
 }
 
 // Add queues a call.
@@ -249,7 +249,7 @@ func (s *Scheduler) giveTokens() {
 			q.unfed = q.unfed[1:]
 			continue
 		}
-		finish, stop, err := q.add(row.Out)
+		finish, stop, err := q.addToken(row.Out)
 		if err != nil {
 			s.failCall(c, err)
 			continue
@@ -260,16 +260,16 @@ func (s *Scheduler) giveTokens() {
 		}
 		switch {
 		case finish == "" || q.call != c: // it continues, or Token cancelled the call
-		case c.Turn != nil && (finish == Stop || !q.full()): // only the turn has ended
+		case c.Turn != nil && (finish == Stop || !q.isFull()): // only the turn has ended
 			s.awaitObservation(row.Slot, finish, stop)
 		default:
-			s.end(row.Slot, q.response(finish, stop))
+			s.endResponse(row.Slot, q.response(finish, stop))
 		}
 	}
 }
 
-// end frees a slot and reports its response.
-func (s *Scheduler) end(slot int, r Response) {
+// endResponse frees a slot and reports its response.
+func (s *Scheduler) endResponse(slot int, r Response) {
 	c := s.slots[slot].call
 	s.stats.Responses++
 	if s.keptPrefixes != nil {

@@ -44,7 +44,7 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 
 // row is the sequence's in a call of the decoder.
 func (q *sequence) row(slot, prefix int, u float32) Row {
-	return Row{Slot: slot, Prefix: prefix, Uniform: u, Way: q.sampling, Top: q.call.Top, Kept: q.call.Kept, Score: q.chooseBy(), Masked: q.tokenCounts == nil}
+	return Row{Slot: slot, Prefix: prefix, Uniform: u, Way: q.sampling, Top: q.call.Top, Kept: q.call.Kept, Score: q.scoreOrNil(), Masked: q.tokenCounts == nil}
 }
 
 // beginTurn begins a turn of at most so many tokens, if that is not 0. A stop string must lie inside one turn.
@@ -78,9 +78,9 @@ func (q *sequence) uniform() (float32, error) {
 	return 0, fmt.Errorf("sampler: request %d (id %d), sample %d: the %d uniforms given are used up and the response has not ended", c.index, c.ID, q.sample, t)
 }
 
-// add appends a token that the decoder sampled. If it ends the turn, finish says why, and stop is the stop string,
+// addToken appends a token that the decoder sampled. If it ends the turn, finish says why, and stop is the stop string,
 // if one ended it. Otherwise the turn's constraint says which tokens may follow.
-func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
+func (q *sequence) addToken(x Drawn) (finish Finish, stop string, err error) {
 	c := q.call
 	// x-x is NaN for NaN and for the infinities.
 	if x.LogProb-x.LogProb != 0 || x.Entropy-x.Entropy != 0 {
@@ -108,7 +108,7 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 			return Stop, c.Stops[found], nil
 		}
 	}
-	if q.full() || len(q.ids) == q.turnEnd {
+	if q.isFull() || len(q.ids) == q.turnEnd {
 		return Length, "", nil
 	}
 	if q.constraint != nil {
@@ -129,8 +129,8 @@ func (q *sequence) response(why Finish, stop string) Response {
 	}
 }
 
-// full says whether the sequence has no room for another token.
-func (q *sequence) full() bool { return len(q.ids)+q.observedTokens == q.maxTokens }
+// isFull says whether the sequence has no room for another token.
+func (q *sequence) isFull() bool { return len(q.ids)+q.observedTokens == q.maxTokens }
 
 // tokens returns the sequence's prompt and all that follows it.
 func (q *sequence) tokens() []int32 {
@@ -138,8 +138,8 @@ func (q *sequence) tokens() []int32 {
 	return slices.Concat(q.call.Prompt, all)
 }
 
-// observe continues after a turn, if there is room for the observation and one more token.
-func (q *sequence) observe(o Observation) bool {
+// addObservation continues after a turn, if there is room for the observation and one more token.
+func (q *sequence) addObservation(o Observation) bool {
 	if len(q.ids)+q.observedTokens+len(o.IDs) >= q.maxTokens {
 		return false
 	}

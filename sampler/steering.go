@@ -56,8 +56,8 @@ func (q *sequence) forbids(id int32) bool {
 	return int(id/64) >= len(q.allowed) || q.allowed[id/64]>>(id%64)&1 == 0
 }
 
-// chooseBy returns by what the next token is chosen, nil for its log-prob.
-func (q *sequence) chooseBy() func(Candidate) float32 {
+// scoreOrNil returns by what the next token is chosen, nil for its log-prob.
+func (q *sequence) scoreOrNil() func(Candidate) float32 {
 	if q.tokenCounts == nil && (q.constraint == nil || q.allowed == nil && q.mayEnd) {
 		return nil
 	}

@@ -97,7 +97,7 @@ func Sizes(p models.Port, letters map[string]int) []int {
 // positive makes numbers between 0.5 and 2.5.
 func positive(dims ...int) func(*rand.Rand) Tensor {
 	return func(r *rand.Rand) Tensor {
-		return Zeros(dims...).like(func(float64) float64 { return 0.5 + 2*r.Float64() })
+		return Zeros(dims...).mapped(func(float64) float64 { return 0.5 + 2*r.Float64() })
 	}
 }
 
@@ -112,7 +112,7 @@ func int32s(data []int, dims ...int) func(*rand.Rand) Tensor {
 // coins makes booleans.
 func coins(dims ...int) func(*rand.Rand) Tensor {
 	return func(r *rand.Rand) Tensor {
-		t := Zeros(dims...).like(func(float64) float64 { return float64(r.IntN(2)) })
+		t := Zeros(dims...).mapped(func(float64) float64 { return float64(r.IntN(2)) })
 		t.Type = models.Bool
 		return t
 	}
@@ -239,7 +239,7 @@ func Cases() []Case {
 		v, i := graph.TopK(g.Float("a", "B", "N"), g.Input("k", models.I64, dims(1)), "k")
 		return []*graph.Node{v, i}, nil
 	}, values{"k": ints([]int{3}), "a": func(r *rand.Rand) Tensor { // some values are equal
-		return Zeros(2, 7).like(func(float64) float64 { return float64(r.IntN(4)) })
+		return Zeros(2, 7).mapped(func(float64) float64 { return float64(r.IntN(4)) })
 	}})
 
 	// Moves.
@@ -411,7 +411,9 @@ func Cases() []Case {
 			}, values{"g": func(*rand.Rand) Tensor {
 				return Floats([]float64{.5, .2, .9, .1, .6, .8, .3, .7, .4, 1, .5, .2, .1, .9}, 7, 2, 1, 1)
 			},
-				"m": func(r *rand.Rand) Tensor { return Normal(r, 7, 2, 2, 3).like(func(v float64) float64 { return v / 4 }) }})
+				"m": func(r *rand.Rand) Tensor {
+					return Normal(r, 7, 2, 2, 3).mapped(func(v float64) float64 { return v / 4 })
+				}})
 		}
 	}
 	rule := func(rows any, heads int) []graph.Shape {

@@ -58,8 +58,8 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 		if len(t.Data) != size(t.Dims) {
 			fail("input %q has %d elements for %v", v.Name, len(t.Data), t.Dims)
 		}
-		define(values, v.Name, t)
-		conform(v, t, letters)
+		defineOnce(values, v.Name, t)
+		checkConforms(v, t, letters)
 	}
 	if len(in) != len(g.program.Inputs) {
 		fail("%d inputs are given, there are %d", len(in), len(g.program.Inputs))
@@ -67,13 +67,13 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	for _, n := range g.program.Nodes {
 		for i, t := range run(n, values) {
 			if g.Noise != nil && slices.Contains(orderSensitive, n.Op) {
-				t = t.like(func(v float64) float64 { return v * (1 + g.Noise()) })
+				t = t.mapped(func(v float64) float64 { return v * (1 + g.Noise()) })
 			}
 			if g.Single {
 				t = t.As(t.Type)
 			}
 			if i < len(n.Outputs) && n.Outputs[i] != "" {
-				define(values, n.Outputs[i], t)
+				defineOnce(values, n.Outputs[i], t)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 		if !ok {
 			fail("output %q is not computed", v.Name)
 		}
-		conform(v, t, letters)
+		checkConforms(v, t, letters)
 		out[v.Name] = t
 	}
 	return out, nil
@@ -101,7 +101,7 @@ func (g *Graph) Ops() map[string]int {
 	return ops
 }
 
-func define(values map[string]Tensor, name string, t Tensor) {
+func defineOnce(values map[string]Tensor, name string, t Tensor) {
 	if _, twice := values[name]; twice {
 		fail("value %q is defined twice", name)
 	}
@@ -151,9 +151,9 @@ func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
 	return out
 }
 
-// conform compares a tensor with the type and shape that the graph states for it. A
+// checkConforms compares a tensor with the type and shape that the graph states for it. A
 // letter gets its size from the first dimension in which it is the only unknown.
-func conform(p models.Port, t Tensor, letters map[string]int) {
+func checkConforms(p models.Port, t Tensor, letters map[string]int) {
 	if t.Type != p.DType || len(t.Dims) != len(p.Shape) {
 		fail("%q is %v, the graph states %v %v", p.Name, t, p.DType, p.Shape)
 	}

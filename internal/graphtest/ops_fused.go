@@ -35,7 +35,7 @@ func quickGelu(c *call) []Tensor {
 	x := c.operands(1, 1)[0]
 	x.checkType(floating...)
 	alpha := c.float("alpha", 1.702)
-	return []Tensor{x.like(func(v float64) float64 { return v * sigmoid(alpha*v) })}
+	return []Tensor{x.mapped(func(v float64) float64 { return v * sigmoid(alpha*v) })}
 }
 
 func gelu(c *call) []Tensor {
@@ -45,11 +45,11 @@ func gelu(c *call) []Tensor {
 		fail("only the approximation by tanh")
 	}
 	root, cubic := float64(float32(math.Sqrt(2/math.Pi))), float64(float32(0.044715)) // as kernels have them
-	return []Tensor{x.like(func(v float64) float64 { return v / 2 * (1 + math.Tanh(root*(v+cubic*v*v*v))) })}
+	return []Tensor{x.mapped(func(v float64) float64 { return v / 2 * (1 + math.Tanh(root*(v+cubic*v*v*v))) })}
 }
 
-// turn rotates a head by the angles of a position; elements of its first half are paired with those of the second.
-func turn(head []float64, cos, sin Tensor, pos int) {
+// rotate rotates a head by the angles of a position; elements of its first half are paired with those of the second.
+func rotate(head []float64, cos, sin Tensor, pos int) {
 	half := cos.Dims[1]
 	if pos < 0 || pos >= cos.Dims[0] {
 		fail("position %d, there are angles for %d", pos, cos.Dims[0])
@@ -85,7 +85,7 @@ func rotaryEmbedding(c *call) []Tensor {
 	}
 	for i, p := range pos.ints() {
 		for row := x.Data[i*x.Dims[2] : (i+1)*x.Dims[2]]; len(row) > 0; row = row[headWidth:] {
-			turn(row[:2*cos.Dims[1]], cos, sin, p)
+			rotate(row[:2*cos.Dims[1]], cos, sin, p)
 		}
 	}
 	return []Tensor{x}
@@ -147,7 +147,7 @@ func groupQueryAttention(c *call) []Tensor {
 			}
 			if rotary {
 				for h := range heads + groups {
-					turn(q.head(h), *in[7], *in[8], q.at)
+					rotate(q.head(h), *in[7], *in[8], q.at)
 				}
 			}
 			q.attend(out)
@@ -285,7 +285,7 @@ func scan(c *call) []Tensor {
 		}
 		for _, n := range body.Nodes {
 			for i, t := range run(n, values) {
-				define(values, n.Outputs[i], t)
+				defineOnce(values, n.Outputs[i], t)
 			}
 		}
 		for i, v := range body.Outputs {

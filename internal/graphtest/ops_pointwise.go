@@ -102,7 +102,7 @@ func arithmetic(f func(a, b float64) float64) func(*call) []Tensor {
 		in := c.operands(2, 2)
 		out := zip(*in[0], *in[1], f)
 		if c.Op == "Div" && (out.Type == models.I64 || out.Type == models.I32) {
-			out = out.like(math.Trunc)
+			out = out.mapped(math.Trunc)
 		}
 		return []Tensor{out}
 	}
@@ -126,7 +126,7 @@ func function(types []models.DType, f func(float64) float64) func(*call) []Tenso
 	return func(c *call) []Tensor {
 		x := c.operands(1, 1)[0]
 		x.checkType(types...)
-		return []Tensor{x.like(f)}
+		return []Tensor{x.mapped(f)}
 	}
 }
 
@@ -153,7 +153,7 @@ func cast(c *call) []Tensor {
 	if to.Size() == 0 {
 		fail("to %v", to)
 	}
-	out := x.like(func(v float64) float64 {
+	out := x.mapped(func(v float64) float64 {
 		switch to {
 		case models.I64, models.I32, models.U8, models.I8:
 			return math.Trunc(v)

@@ -65,13 +65,13 @@ func gemm(c *call) []Tensor {
 	return []Tensor{out}
 }
 
-func matMul(c *call) []Tensor { return batches(c, false, false, 1) }
+func matMul(c *call) []Tensor { return batchedProduct(c, false, false, 1) }
 func fusedMatMul(c *call) []Tensor {
-	return batches(c, c.flag("transA"), c.flag("transB"), c.float("alpha", 1))
+	return batchedProduct(c, c.flag("transA"), c.flag("transB"), c.float("alpha", 1))
 }
 
-// batches multiplies over the last two dimensions; the other dimensions are equal, or b's third from last is 1.
-func batches(c *call, tA, tB bool, alpha float64) []Tensor {
+// batchedProduct multiplies over the last two dimensions; the other dimensions are equal, or b's third from last is 1.
+func batchedProduct(c *call, tA, tB bool, alpha float64) []Tensor {
 	in := c.operands(2, 2)
 	a, b := *in[0], *in[1]
 	a.checkType(floating...)

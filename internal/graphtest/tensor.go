@@ -74,7 +74,7 @@ func (t Tensor) As(elem models.DType) Tensor {
 	default:
 		return t
 	}
-	t = t.like(to)
+	t = t.mapped(to)
 	t.Type = elem
 	return t
 }
@@ -91,8 +91,8 @@ func zeros(elem models.DType, dims []int) Tensor {
 	return Tensor{Type: elem, Dims: dims, Data: make([]float64, size(dims))}
 }
 
-// like makes a tensor of t's type and dims from a function of its elements.
-func (t Tensor) like(f func(float64) float64) Tensor {
+// mapped makes a tensor of t's type and dims from a function of its elements.
+func (t Tensor) mapped(f func(float64) float64) Tensor {
 	out := zeros(t.Type, t.Dims)
 	for i, v := range t.Data {
 		out.Data[i] = f(v)

@@ -26,8 +26,8 @@ import (
 // them only in tests, which should run the GPU's graphs.
 func (a Architecture) forGPU() bool { return a.Provider != models.CPU || a.compute() != models.F32 }
 
-// forProvider makes a graph use the provider's operators, and makes the bits of a gradient equal in every run.
-func (a Architecture) forProvider(g *graph.Graph) {
+// setProvider makes a graph use the provider's operators, and makes the bits of a gradient equal in every run.
+func (a Architecture) setProvider(g *graph.Graph) {
 	if a.forGPU() {
 		g.OrderSums()
 	} else {

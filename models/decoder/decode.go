@@ -216,8 +216,8 @@ type attention func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, 
 // angles has those of each kind of layers, declared already.
 type declareAttention func(g *graph.Graph, ids, x *graph.Node, angles []angle) attention
 
-// everyAngle declares the angles of each kind of layers; those of a kind that does not turn are nil.
-func (a decoding) everyAngle(g *graph.Graph) []angle {
+// declareAngles declares the angles of each kind of layers; those of a kind that does not turn are nil.
+func (a decoding) declareAngles(g *graph.Graph) []angle {
 	list := make([]angle, len(a.kinds()))
 	for i, k := range a.kinds() {
 		switch first := a.kinds().FirstWithAngles(i); {
@@ -237,9 +237,9 @@ func (a decoding) everyAngle(g *graph.Graph) []angle {
 // attention sees only the new tokens, and the layers' keys and values before are no inputs.
 func (a decoding) build(name string, tokens any, form models.Form, readsCache bool, attend declareAttention) (models.Program, error) {
 	p, err := graph.Build(name, func(g *graph.Graph) {
-		a.forProvider(g)
+		a.setProvider(g)
 		ids := g.Input(ports.TokenIDs, models.I64, graph.Dims("B", tokens))
-		angles := a.everyAngle(g)
+		angles := a.declareAngles(g)
 		x := graph.Reshape(a.embedding(g, ids), -1, a.Hidden)
 		x = a.scaledEmbedding(x)
 		attention := attend(g, ids, x, angles)

@@ -139,7 +139,7 @@ func (a Architecture) Geometry() models.Geometry {
 func (s Shape) kinds() models.Kinds {
 	list := slices.Clone(s.Kinds)
 	if list == nil {
-		frequencies, scale := rope{theta: s.RopeTheta}.table(s.HeadDim)
+		frequencies, scale := rope{theta: s.RopeTheta}.frequencyTable(s.HeadDim)
 		list = models.Kinds{{Frequencies: frequencies, Scale: scale}}
 	}
 	for i := range list {

@@ -27,7 +27,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 		g.Output(ports.Normed, h)
 	})
 	backward, failed := graph.Build("norm.backward", func(g *graph.Graph) {
-		a.forProvider(g)
+		a.setProvider(g)
 		x, w, h := build(g)
 		dh := g.Float(ports.NormedGrad, "R", a.Hidden)
 		if a.Adapter != nil { // the norm's weight is not trained
@@ -52,9 +52,9 @@ func (a Architecture) finalNorm(x, w *graph.Node) *graph.Node {
 	return h
 }
 
-// capped is the logits that a LogitCap makes of the products x of the head with states, and
+// cappedLogits is the logits that a LogitCap makes of the products x of the head with states, and
 // their slope; x and nil without one.
-func (a Architecture) capped(x, inverseTemperature *graph.Node) (logits *graph.Node, slope func() *graph.Node) {
+func (a Architecture) cappedLogits(x, inverseTemperature *graph.Node) (logits *graph.Node, slope func() *graph.Node) {
 	c := a.Block.LogitCap
 	if c == 0 {
 		return x, nil
@@ -114,10 +114,10 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 		name += ".squares"
 	}
 	forward, err = graph.Build(name+".forward", func(g *graph.Graph) {
-		a.forProvider(g)
+		a.setProvider(g)
 		h, e := g.Float(ports.Normed, "R", d), g.Input(ports.HeadSlice, a.headType(), graph.Dims("v", d))
 		z0, u0 := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.MeanLogit, "R", 1)
-		logits, _ := a.capped(a.logits(models.Direct, h, e), a.temperature(g))
+		logits, _ := a.cappedLogits(a.logits(models.Direct, h, e), a.temperature(g))
 		if form.Kept {
 			logits = keptLogits(g, logits)
 		}
@@ -144,7 +144,7 @@ func (a Architecture) Head(form models.HeadForm) (forward, target, backward mode
 		h, e := g.Float(ports.Normed, "R", d), g.Input(ports.HeadSlice, a.headType(), graph.Dims(a.Vocab, d))
 		y := g.Input(ports.Targets, models.I64, graph.Dims("R"))
 		product := graph.ReduceSum(graph.Mul(toFloat32(graph.Cast(h, a.headType())), toFloat32(graph.Gather(e, y))), -1)
-		logit, _ := a.capped(product, a.temperature(g))
+		logit, _ := a.cappedLogits(product, a.temperature(g))
 		g.Output(ports.TargetLogit, logit)
 	})
 	name = "head"
@@ -171,7 +171,7 @@ func keptLogits(g *graph.Graph, logits *graph.Node) *graph.Node {
 // adapter, of a slice e [v,D] of the output matrix to the running ones, from those of the R rows' log-probs and
 // entropies. dlogits is p weight, to which targetGrad, w of a target in the slice, is added at the targets' places.
 func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
-	a.forProvider(g)
+	a.setProvider(g)
 	d := a.Hidden
 	h, e := g.Float(ports.Normed, "R", d), g.Input(ports.HeadSlice, a.headType(), graph.Dims("v", d))
 	z, w := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.LogProbGrad, "R", 1)
@@ -180,7 +180,7 @@ func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 	if a.Adapter == nil {
 		de = g.Float(ports.HeadSliceGrad, "v", d)
 	}
-	logits, slope := a.capped(a.logits(models.Direct, h, e), a.temperature(g))
+	logits, slope := a.cappedLogits(a.logits(models.Direct, h, e), a.temperature(g))
 	if form.Full {
 		g.Use(ports.Logits, models.Use{Role: models.Kept})
 		logits.Stash(g.Float(ports.Logits, "R", "v")) // those of forward take their place

@@ -307,9 +307,9 @@ func (w *layerWeights) addProductBy(stream, x *graph.Node, m module, matrix, off
 		y = w.withAdapter(models.Direct, m, low(), y)
 		return y, w.addNormed(stream, y, norm)
 	}
-	sum = w.a.plus(stream, x, matrix, offset)
+	sum = w.a.streamPlusProduct(stream, x, matrix, offset)
 	if low := low(); low != nil {
-		sum = w.a.plus(sum, low, w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), nil)
+		sum = w.a.streamPlusProduct(sum, low, w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), nil)
 	}
 	return nil, sum
 }
@@ -323,8 +323,8 @@ func (w *layerWeights) addNormed(stream, y *graph.Node, norm string) *graph.Node
 	return graph.Add(stream, y)
 }
 
-// plus is the float32 stream + x w^T + b; b may be nil.
-func (a Architecture) plus(stream, x, w, b *graph.Node) *graph.Node {
+// streamPlusProduct is the float32 stream + x w^T + b; b may be nil.
+func (a Architecture) streamPlusProduct(stream, x, w, b *graph.Node) *graph.Node {
 	if b == nil && a.compute() == models.F32 {
 		return graph.Gemm(x, w, stream, false, true)
 	}
@@ -373,7 +373,7 @@ func (a Architecture) Layer(kind int, full bool, blocks int) (forward, backward 
 // layerForward returns what declares layer.forward of Layer.
 func (a Architecture) layerForward(kind int, full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
-		a.forProvider(g)
+		a.setProvider(g)
 		l := a.newLayer(g, kind, blocks)
 		g.Output(ports.StreamOut, l.y)
 		names, values := l.stored(full)
@@ -388,7 +388,7 @@ func (a Architecture) layerForward(kind int, full bool, blocks int) func(g *grap
 // the values that it stored as inputs, and its gradients for x and for what is trained.
 func (a Architecture) layerBackward(kind int, full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
-		a.forProvider(g)
+		a.setProvider(g)
 		l := a.newLayer(g, kind, blocks)
 		l.packing.Valid = g.Float(ports.Valid, "B", "T", 1)
 		l.packing.Copies = g.Input(ports.TokenCopies, models.I64, graph.Dims("M", "J"))

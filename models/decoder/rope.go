@@ -106,8 +106,8 @@ var scalings = map[string]struct {
 	"longrope": {longropeKeys, readLongrope},
 }
 
-// needed reads a number that an object must have for a rope_type.
-func needed(r *models.ConfigFile, kind, key string) float64 {
+// requiredNumber reads a number that an object must have for a rope_type.
+func requiredNumber(r *models.ConfigFile, kind, key string) float64 {
 	if !r.Has(key) {
 		r.Fail("no %s, which rope_type %q needs", key, kind)
 	}
@@ -126,7 +126,7 @@ func originalOf(c, r *models.ConfigFile, otherwise float64) float64 {
 
 // factorOf reads factor, which must be at least 1.
 func factorOf(r *models.ConfigFile, kind string) float64 {
-	factor := needed(r, kind, "factor")
+	factor := requiredNumber(r, kind, "factor")
 	if r.Err() == nil && !(factor >= 1) {
 		r.Fail("factor (%g) must be at least 1", factor)
 	}
@@ -151,7 +151,7 @@ var llama3Keys = []string{"factor", "low_freq_factor", "high_freq_factor", "orig
 // times slower, a turn that takes fewer than original/high is unchanged, and the others are blended.
 func readLlama3(c, r *models.ConfigFile, s *rope) {
 	for _, key := range llama3Keys {
-		needed(r, "llama3", key)
+		requiredNumber(r, "llama3", key)
 	}
 	factor, low, high := factorOf(r, "llama3"), r.Number(llama3Keys[1], 0), r.Number(llama3Keys[2], 0)
 	if r.Err() == nil && (!(low > 0) || !(high > low)) {
@@ -250,9 +250,9 @@ func readLongrope(c, r *models.ConfigFile, s *rope) {
 	}
 }
 
-// table returns the angles by which each position turns the pairs of a head, in float32 as
+// frequencyTable returns the angles by which each position turns the pairs of a head, in float32 as
 // transformers has them, and the factor of their cosines and sines.
-func (s rope) table(headDim int) (frequencies []float32, scale float32) {
+func (s rope) frequencyTable(headDim int) (frequencies []float32, scale float32) {
 	n := headDim
 	if s.turnedShare != 0 {
 		n = int(float64(headDim)*s.turnedShare) / 2 * 2
@@ -326,7 +326,7 @@ func readKinds(c *models.ConfigFile, s Shape) Shape {
 			if s.Other != nil && name == s.Other.Type {
 				k.Mixer = s.Other.Mixer
 			}
-			k.Frequencies, k.Scale = angles.table(s.HeadDim)
+			k.Frequencies, k.Scale = angles.frequencyTable(s.HeadDim)
 			s.Kinds = append(s.Kinds, k)
 		}
 		s.KindOf = append(s.KindOf, kindNumbers[name])

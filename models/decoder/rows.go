@@ -46,7 +46,7 @@ func (a Architecture) Rows() (p models.RowPrograms, err error) {
 		}},
 	} {
 		build := func(g *graph.Graph) {
-			a.forProvider(g)
+			a.setProvider(g)
 			program.declare(g)
 		}
 		if *program.into, err = graph.Build(program.name, build); err != nil {

@@ -17,7 +17,7 @@ import (
 func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Program, error) {
 	name := [...]string{models.Draw: "sample.draw", models.Greedy: "sample.greedy", models.Candidates: "sample.candidates"}[choice]
 	p, err := graph.Build(name, func(g *graph.Graph) {
-		a.forProvider(g)
+		a.setProvider(g)
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
 		head := a.sampledHead(g)
 		var logits, scaled *graph.Node
@@ -26,7 +26,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 			if a.Block.LogitCap == 0 {
 				hidden = graph.Mul(hidden, inverse)
 			}
-			logits, _ = a.capped(a.logits(form, hidden, head), inverse)
+			logits, _ = a.cappedLogits(a.logits(form, hidden, head), inverse)
 			scaled = logits
 		} else {
 			logits = a.logits(form, hidden, head)

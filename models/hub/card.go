@@ -52,7 +52,7 @@ func (k Card) With(folder string, sources []Source) ([]Source, error) {
 
 // onHub returns ORG/NAME of a name such as hf:ORG/NAME@REVISION, and "" of another.
 func onHub(name string) string {
-	r, ok, err := parse(name, model)
+	r, ok, err := parseName(name, model)
 	if !ok || err != nil || !strings.HasPrefix(name, "hf:") {
 		return ""
 	}

@@ -267,16 +267,16 @@ func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*htt
 		return nil, noRepeat, ctx.Err()
 	}
 	if _, ok := errors.AsType[*fault](err); !ok {
-		err = &fault{Repo: r.id, Status: status, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
+		err = &fault{Repo: r.id, Status: status, Err: err, Detail: c.withoutToken(fmt.Sprintf("%s: %v", what, err))}
 	}
-	if lasting(err) {
+	if isLasting(err) {
 		return nil, noRepeat, err
 	}
 	return nil, 0, err
 }
 
-// answer reads the body of an answer, of at most limit bytes.
-func answer(resp *http.Response, limit int64) ([]byte, error) {
+// readBody reads the body of an answer, of at most limit bytes.
+func readBody(resp *http.Response, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = permanent{fmt.Errorf("more than %d MiB", limit>>20)}
@@ -307,22 +307,22 @@ func (c *client) askJSON(ctx context.Context, r repo, what string, k call, into 
 		if resp.StatusCode >= 400 {
 			return permanent{c.refusal(r, what, resp)}
 		}
-		text, err := answer(resp, maxAnswer)
+		text, err := readBody(resp, maxAnswer)
 		if err == nil {
 			if err = strict.JSON(text, into); err != nil {
 				err = permanent{err}
 			}
 		}
 		if err != nil {
-			err = &fault{Repo: r.id, Status: resp.StatusCode, Err: err, Detail: c.hide(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, err))}
+			err = &fault{Repo: r.id, Status: resp.StatusCode, Err: err, Detail: c.withoutToken(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, err))}
 		}
 		return err
 	}
-	return c.finish(ctx, r, what, k)
+	return c.callToEnd(ctx, r, what, k)
 }
 
-// finish makes a call whose answer is read completely when it returns.
-func (c *client) finish(ctx context.Context, r repo, what string, k call) error {
+// callToEnd makes a call whose answer is read completely when it returns.
+func (c *client) callToEnd(ctx context.Context, r repo, what string, k call) error {
 	resp, err := c.request(ctx, r, what, k)
 	if resp != nil {
 		resp.Body.Close()
@@ -347,11 +347,11 @@ func (c *client) describe(ctx context.Context, r repo) (info, error) {
 			Name string `json:"rfilename"`
 		} `json:"siblings"`
 	}
-	if err := c.askJSON(ctx, r, what, call{method: http.MethodGet, address: c.api(r, "revision", r.revision)}, &answer); err != nil {
+	if err := c.askJSON(ctx, r, what, call{method: http.MethodGet, address: c.apiAddress(r, "revision", r.revision)}, &answer); err != nil {
 		return info{}, err
 	}
 	broken := func(why error) error {
-		return &fault{Repo: r.id, Status: http.StatusOK, Err: why, Detail: c.hide(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, why))}
+		return &fault{Repo: r.id, Status: http.StatusOK, Err: why, Detail: c.withoutToken(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, why))}
 	}
 	// The commit and the names become names of folders and files in the cache.
 	if !namePart.MatchString(answer.SHA) {
@@ -367,8 +367,8 @@ func (c *client) describe(ctx context.Context, r repo) (info, error) {
 	return out, nil
 }
 
-// api returns an address of the API about a repository.
-func (c *client) api(r repo, parts ...string) *url.URL {
+// apiAddress returns an address of the API about a repository.
+func (c *client) apiAddress(r repo, parts ...string) *url.URL {
 	return c.addressOf(append(append([]string{"api", r.plural}, strings.Split(r.id, "/")...), parts...)...)
 }
 
@@ -405,7 +405,7 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 	}
 	if digest(f.etag) == nil {
 		return f, &fault{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"),
-			Detail: c.hide(fmt.Sprintf("%s gives no checksum of %s (ETag %.80q), so the file is not used", c.endpoint.Host, name, f.etag))}
+			Detail: c.withoutToken(fmt.Sprintf("%s gives no checksum of %s (ETag %.80q), so the file is not used", c.endpoint.Host, name, f.etag))}
 	}
 	return f, nil
 }

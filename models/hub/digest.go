@@ -31,8 +31,8 @@ func digest(etag string) func(size int64) hash.Hash {
 	return nil
 }
 
-// matches says whether the file at path has the checksum etag.
-func matches(path, etag string) (bool, error) {
+// hasChecksum says whether the file at path has the checksum etag.
+func hasChecksum(path, etag string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return false, err

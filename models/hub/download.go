@@ -22,7 +22,7 @@ func (c *client) download(ctx context.Context, r repo, f remote, path string, pr
 		if err := c.downloadRest(ctx, r, f, path, progress); err != nil {
 			return err
 		}
-		ok, err := matches(path, f.etag)
+		ok, err := hasChecksum(path, f.etag)
 		if err != nil {
 			return fmt.Errorf("hub: %w", err)
 		}

@@ -48,9 +48,9 @@ type permanent struct{ error }
 
 func (e permanent) Unwrap() error { return e.error }
 
-// lasting reports whether the same request would meet the error again: a wrong
+// isLasting reports whether the same request would meet the error again: a wrong
 // redirect, a host that does not exist, a certificate that is not valid.
-func lasting(err error) bool {
+func isLasting(err error) bool {
 	host, unknown := errors.AsType[*net.DNSError](err)
 	return errors.As(err, &permanent{}) || errors.As(err, new(*tls.CertificateVerificationError)) || unknown && host.IsNotFound
 }
@@ -87,25 +87,25 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 		e.Detail = fmt.Sprintf("%s does not have %s of this %s: check the name and the revision %q", c.endpoint.Host, what, r.word, r.revision)
 	default:
 		status := fmt.Sprintf("%.100s", resp.Status)
-		e.Err = errors.New(c.hide(status))
+		e.Err = errors.New(c.withoutToken(status))
 		e.Detail = fmt.Sprintf("%s answers %s to the request for %s", c.endpoint.Host, status, what)
 	}
 	said := resp.Header.Get("X-Error-Message")
 	if said == "" && c.permission == "write" {
-		said = c.reason(resp)
+		said = c.reasonInBody(resp)
 	}
 	if said = strings.Join(strings.Fields(said), " "); said != "" {
-		e.Detail += fmt.Sprintf(" (it says: %.200s)", c.hide(said))
+		e.Detail += fmt.Sprintf(" (it says: %.200s)", c.withoutToken(said))
 	}
-	e.Detail = c.hide(e.Detail)
+	e.Detail = c.withoutToken(e.Detail)
 	return e
 }
 
-// reason returns the explanation in the body of a refusal: a hub answers {"error": TEXT},
+// reasonInBody returns the explanation in the body of a refusal: a hub answers {"error": TEXT},
 // its large file storage {"message": TEXT}.
-func (c *client) reason(resp *http.Response) string {
+func (c *client) reasonInBody(resp *http.Response) string {
 	var body struct{ Error, Message string }
-	text, err := answer(resp, 64<<10)
+	text, err := readBody(resp, 64<<10)
 	if err == nil {
 		err = json.Unmarshal(text, &body)
 	}
@@ -115,8 +115,8 @@ func (c *client) reason(resp *http.Response) string {
 	return cmp.Or(body.Error, body.Message)
 }
 
-// hide removes the token from a text, since a hub may have sent it back.
-func (c *client) hide(text string) string {
+// withoutToken removes the token from a text, since a hub may have sent it back.
+func (c *client) withoutToken(text string) string {
 	if c.token == "" {
 		return text
 	}

@@ -68,8 +68,8 @@ type Options struct {
 	unstated int64
 }
 
-// filled returns the options with defaults for missing functions.
-func (o Options) filled() Options {
+// withDefaults returns the options with defaults for missing functions.
+func (o Options) withDefaults() Options {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
@@ -92,7 +92,7 @@ func (o Options) filled() Options {
 //
 // Only needed files are downloaded: configs, the files of the tokenizer, and safetensors.
 func Resolve(ctx context.Context, name string, o Options) (dir string, err error) {
-	r, ok, err := parse(name, model)
+	r, ok, err := parseName(name, model)
 	if err != nil || !ok {
 		return name, err
 	}
@@ -108,9 +108,9 @@ func Pin(name, path string) string {
 		return name
 	}
 	commit, _, _ := strings.Cut(rest, "/")
-	r, ok, err := parse(name, model)
+	r, ok, err := parseName(name, model)
 	if err != nil || !ok {
-		if r, ok, err = parse(name, dataset); err != nil || !ok {
+		if r, ok, err = parseName(name, dataset); err != nil || !ok {
 			return name
 		}
 	}
@@ -125,7 +125,7 @@ func Pin(name, path string) string {
 // files, which isData recognizes, "hf:ORG/NAME/PATH" a file or folder of it, both with or
 // without @REVISION after NAME. Other names are returned unchanged.
 func ResolveData(ctx context.Context, name string, isData func(name string) bool, o Options) (path string, err error) {
-	r, ok, err := parse(name, dataset)
+	r, ok, err := parseName(name, dataset)
 	if err != nil || !ok {
 		return name, err
 	}
@@ -139,7 +139,7 @@ func ResolveData(ctx context.Context, name string, isData func(name string) bool
 
 // fetch downloads the missing files of a repository's snapshot into the cache, and returns the snapshot's folder.
 func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
-	o = o.filled()
+	o = o.withDefaults()
 	r.revision = cmp.Or(o.Revision, r.revision)
 	if err := checkRevision(r.revision); err != nil {
 		return "", err

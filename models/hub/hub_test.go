@@ -836,7 +836,7 @@ func TestNames(t *testing.T) {
 		{"hf:org/data/a/b.parquet", dataset, "org/data", ""},
 		{"hf:org/data/../b", dataset, "", "not a name on the hub"},
 	} {
-		r, ok, err := parse(tt.name, tt.kind)
+		r, ok, err := parseName(tt.name, tt.kind)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%q: %v, want %q", tt.name, err, tt.err)

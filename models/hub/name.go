@@ -45,9 +45,9 @@ var (
 
 func isCommit(revision string) bool { return commitHash.MatchString(revision) }
 
-// parse reads a name; ok says whether it is a name on the hub. Without "hf:" only a model's can be one, and only if
+// parseName reads a name; ok says whether it is a name on the hub. Without "hf:" only a model's can be one, and only if
 // there is neither a file or folder of that name nor one called ORG here. With "hf:" another name is an error.
-func parse(name string, k kind) (r repo, ok bool, err error) {
+func parseName(name string, k kind) (r repo, ok bool, err error) {
 	text, explicit := strings.CutPrefix(name, "hf:")
 	if !explicit && (k == dataset || exists(name)) {
 		return r, false, nil

@@ -12,8 +12,8 @@ import (
 	"onering/models"
 )
 
-// needed returns the files to download out of all files of a repository. read returns the content of one of them.
-func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]string, error) {
+// neededFiles returns the files to download out of all files of a repository. read returns the content of one of them.
+func (r repo) neededFiles(files []string, read func(name string) ([]byte, error)) ([]string, error) {
 	if r.kind == dataset {
 		return r.neededData(files)
 	}

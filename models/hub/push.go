@@ -128,7 +128,7 @@ var errPublic = errors.New("public")
 
 // newPush reads where a push goes, and with which token.
 func newPush(ctx context.Context, name string, o PushOptions) (*push, error) {
-	r, ok, err := parse("hf:"+strings.TrimPrefix(name, "hf:"), model)
+	r, ok, err := parseName("hf:"+strings.TrimPrefix(name, "hf:"), model)
 	if err != nil || !ok || strings.Contains(name, "@") {
 		return nil, fmt.Errorf("hub: %q is not the name of a repository: write OWNER/NAME", name)
 	}
@@ -139,7 +139,7 @@ func newPush(ctx context.Context, name string, o PushOptions) (*push, error) {
 	if isCommit(r.revision) {
 		return nil, fmt.Errorf("hub: %s is a commit: name a branch", r.revision)
 	}
-	o.Options = o.Options.filled()
+	o.Options = o.Options.withDefaults()
 	s, err := readSettings(o.Options)
 	if err != nil {
 		return nil, err
@@ -153,8 +153,8 @@ func newPush(ctx context.Context, name string, o PushOptions) (*push, error) {
 	return &push{client: newClient(s, o.Options), ctx: ctx, repo: r, stateFolder: filepath.Join(s.home, "onering", "push"), options: o}, nil
 }
 
-// posted returns a call that sends a value as JSON.
-func posted(k call, value any) call {
+// withJSON returns a call that sends a value as JSON.
+func withJSON(k call, value any) call {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // texts and numbers can always be encoded
@@ -169,7 +169,7 @@ func posted(k call, value any) call {
 
 // wrongAnswer is the error about an answer that makes no sense.
 func (p *push) wrongAnswer(format string, args ...any) error {
-	return &fault{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.hide(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
+	return &fault{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.withoutToken(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
 }
 
 // prepare makes a missing repository and a missing branch, and reads the branch's commit and files.
@@ -184,7 +184,7 @@ func (p *push) prepare() error {
 	if errors.As(err, &e) && e.Code == "RevisionNotFound" { // the branch begins at main
 		revision := p.repo.revision
 		var made bool // not told: Created is the repository's
-		if err = p.postNew("the new branch "+revision, call{address: p.api(p.repo, "branch", revision)}, struct{}{}, &made); err == nil {
+		if err = p.postNew("the new branch "+revision, call{address: p.apiAddress(p.repo, "branch", revision)}, struct{}{}, &made); err == nil {
 			err = p.readBranch()
 		}
 	}
@@ -217,10 +217,10 @@ func (p *push) create() error {
 
 // postNew posts a value to make something, and sets made if it did not exist. That it exists already is no error.
 func (p *push) postNew(what string, k call, value any, made *bool) error {
-	k = posted(k, value)
+	k = withJSON(k, value)
 	k.readAnswer = func(resp *http.Response) error {
 		if resp.StatusCode == http.StatusConflict { // it exists, unless the text says otherwise
-			text, err := answer(resp, 64<<10)
+			text, err := readBody(resp, 64<<10)
 			if err == nil && bytes.Contains(text, []byte("conflicting operation")) {
 				err = errors.New("the hub is busy with another request of this account")
 			}
@@ -232,7 +232,7 @@ func (p *push) postNew(what string, k call, value any, made *bool) error {
 		*made = true
 		return nil
 	}
-	return p.finish(p.ctx, p.repo, what, k)
+	return p.callToEnd(p.ctx, p.repo, what, k)
 }
 
 // compare asks how to send each file and which ones the branch has, and sets in p.files what to do with each.
@@ -257,7 +257,7 @@ func (p *push) compare() error {
 			}
 			request.Files = append(request.Files, file{f.Name, sample, f.Size})
 		}
-		k := posted(call{address: p.api(p.repo, "preupload", p.repo.revision)}, request)
+		k := withJSON(call{address: p.apiAddress(p.repo, "preupload", p.repo.revision)}, request)
 		if err := p.askJSON(p.ctx, p.repo, "how to send the files", k, &answer); err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (p *push) compare() error {
 			if i < 0 {
 				return p.wrongAnswer("does not say how to send %s", f.Name)
 			}
-			if err := p.decide(f, answer.Files[i], &regularBytes); err != nil {
+			if err := p.decideHow(f, answer.Files[i], &regularBytes); err != nil {
 				return err
 			}
 		}
@@ -282,9 +282,9 @@ type remoteFile struct {
 	OID    string `json:"oid"` // checksum of the file on the branch
 }
 
-// decide reads a file and decides from the hub's answer about it whether and how to send it. regularBytes grows by
+// decideHow reads a file and decides from the hub's answer about it whether and how to send it. regularBytes grows by
 // the bytes of a file that goes into the commit itself.
-func (p *push) decide(f *outgoing, r remoteFile, regularBytes *int64) error {
+func (p *push) decideHow(f *outgoing, r remoteFile, regularBytes *int64) error {
 	if r.Mode != "lfs" && r.Mode != "regular" {
 		return p.wrongAnswer("wants %s sent in a way that onering does not know: %.40q", f.Name, r.Mode)
 	}
@@ -318,7 +318,7 @@ func (p *push) commit() error {
 		return err
 	}
 	k := call{
-		method: http.MethodPost, address: p.api(p.repo, "commit", p.repo.revision),
+		method: http.MethodPost, address: p.apiAddress(p.repo, "commit", p.repo.revision),
 		header:         http.Header{"Content-Type": {"application/x-ndjson"}},
 		body:           func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) }, // k.beforeRepeat changes text
 		repeatStatuses: []int{http.StatusConflict, http.StatusPreconditionFailed},                    // another commit came first

@@ -75,7 +75,7 @@ func (p *push) sendLarge() error {
 	defer unlock()
 	sent := map[string]string{} // two files may have the same content
 	for group := range slices.Chunk(todo, groupSize) {
-		objects, err := p.batch(group)
+		objects, err := p.askDestinations(group)
 		if err != nil {
 			return err
 		}
@@ -92,8 +92,8 @@ func (p *push) sendLarge() error {
 	return nil
 }
 
-// batch asks where to send files, and returns the answers by checksum. One without Actions says that the hub has the file.
-func (p *push) batch(group []*outgoing) (map[string]object, error) {
+// askDestinations asks where to send files, and returns the answers by checksum. One without Actions says that the hub has the file.
+func (p *push) askDestinations(group []*outgoing) (map[string]object, error) {
 	type wanted struct {
 		OID  string `json:"oid"`
 		Size int64  `json:"size"`
@@ -105,7 +105,7 @@ func (p *push) batch(group []*outgoing) (map[string]object, error) {
 		}
 	}
 	owner, name, _ := strings.Cut(p.repo.id, "/")
-	k := posted(call{address: p.addressOf(owner, name+".git", "info", "lfs", "objects", "batch"), header: lfsHeader()}, map[string]any{
+	k := withJSON(call{address: p.addressOf(owner, name+".git", "info", "lfs", "objects", "batch"), header: lfsHeader()}, map[string]any{
 		"operation": "upload", "transfers": []string{"basic", "multipart"}, "hash_algo": "sha256",
 		"ref": map[string]string{"name": p.repo.revision}, "objects": want,
 	})
@@ -124,7 +124,7 @@ func (p *push) batch(group []*outgoing) (map[string]object, error) {
 			return nil, p.wrongAnswer("does not say where to send %s", f.Name)
 		case o.Error != nil:
 			return nil, &fault{Repo: p.repo.id, Err: errors.New("refused"),
-				Detail: p.hide(fmt.Sprintf("%s does not take %s: %.200s", p.endpoint.Host, f.Name, o.Error.Message))}
+				Detail: p.withoutToken(fmt.Sprintf("%s does not take %s: %.200s", p.endpoint.Host, f.Name, o.Error.Message))}
 		case o.Actions != nil && o.Actions.Upload == nil:
 			return nil, p.wrongAnswer("gives no address for %s", f.Name)
 		}
@@ -151,7 +151,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 		u, saved := p.saved(f)
 		if !saved {
 			var err error
-			if u, err = p.plan(f, *o.Actions.Upload); err != nil {
+			if u, err = p.planUpload(f, *o.Actions.Upload); err != nil {
 				return err
 			}
 		}
@@ -169,7 +169,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 			return err
 		}
 		p.notice(fmt.Sprintf("%v; asking for new addresses", err))
-		objects, err := p.batch([]*outgoing{f})
+		objects, err := p.askDestinations([]*outgoing{f})
 		if err != nil {
 			return err
 		}
@@ -177,9 +177,9 @@ func (p *push) sendOne(f *outgoing, o object) error {
 	}
 }
 
-// plan reads where to send a file: to one address, or in parts if the action's header has chunk_size. The address of part
+// planUpload reads where to send a file: to one address, or in parts if the action's header has chunk_size. The address of part
 // number n, from 1 on, is then the header's member "n".
-func (p *push) plan(f *outgoing, a action) (upload, error) {
+func (p *push) planUpload(f *outgoing, a action) (upload, error) {
 	u := upload{Address: a.Href}
 	text := func(key string) string {
 		switch v := a.Header[key].(type) {
@@ -222,7 +222,7 @@ func (p *push) transfer(f *outgoing, u upload) error {
 	}
 	defer c.Close()
 	if u.Chunk == 0 {
-		_, err := p.put(f, c, u.Address, 0, f.Size)
+		_, err := p.sendBytes(f, c, u.Address, 0, f.Size)
 		return err
 	}
 	type part struct {
@@ -233,7 +233,7 @@ func (p *push) transfer(f *outgoing, u upload) error {
 	for i, address := range u.Parts {
 		if u.ETags[i] == "" {
 			from := int64(i) * u.Chunk
-			if u.ETags[i], err = p.put(f, c, address, from, min(u.Chunk, f.Size-from)); err != nil {
+			if u.ETags[i], err = p.sendBytes(f, c, address, from, min(u.Chunk, f.Size-from)); err != nil {
 				return err
 			}
 			if u.ETags[i] == "" {
@@ -249,12 +249,12 @@ func (p *push) transfer(f *outgoing, u upload) error {
 	if err != nil {
 		return err
 	}
-	k := posted(call{address: address, header: lfsHeader(), signed: true}, map[string]any{"oid": f.oid, "parts": parts})
+	k := withJSON(call{address: address, header: lfsHeader(), signed: true}, map[string]any{"oid": f.oid, "parts": parts})
 	return p.callOnly("putting "+f.Name+" together", k, nil)
 }
 
-// put sends size bytes of a file and returns the ETag of the answer.
-func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag string, err error) {
+// sendBytes sends size bytes of a file and returns the ETag of the answer.
+func (p *push) sendBytes(f *outgoing, c content, to string, from, size int64) (etag string, err error) {
 	address, err := p.uploadAddress(to)
 	if err != nil {
 		return "", err
@@ -273,16 +273,16 @@ func (p *push) callOnly(what string, k call, seen func(*http.Response)) error {
 	k.readAnswer = func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
 			return permanent{&fault{Repo: p.repo.id, Status: resp.StatusCode, Err: errors.New("refused"),
-				Detail: p.hide(fmt.Sprintf("%s: %s answers %.100s", what, k.address.Host, resp.Status))}}
+				Detail: p.withoutToken(fmt.Sprintf("%s: %s answers %.100s", what, k.address.Host, resp.Status))}}
 		}
 		if seen != nil {
 			seen(resp)
 		}
 		// Read the answer to its end, so that the connection can be used again.
-		_, err := answer(resp, 1<<20)
+		_, err := readBody(resp, 1<<20)
 		return err
 	}
-	return p.finish(p.ctx, p.repo, what, k)
+	return p.callToEnd(p.ctx, p.repo, what, k)
 }
 
 // verify asks the hub to check that it stores a file.
@@ -294,7 +294,7 @@ func (p *push) verify(f *outgoing, a *action) error {
 	if err != nil {
 		return err
 	}
-	k := posted(call{address: address, header: lfsHeader()}, map[string]any{"oid": f.oid, "size": f.Size})
+	k := withJSON(call{address: address, header: lfsHeader()}, map[string]any{"oid": f.oid, "size": f.Size})
 	return p.callOnly("the check of "+f.Name, k, nil)
 }
 

@@ -50,7 +50,7 @@ func (s *store) cached() (dir, missing string) {
 			return "", fmt.Sprintf("snapshot %s is not in the cache (%s)", commit, s.dir())
 		}
 	}
-	needed, err := s.needed(names, func(name string) ([]byte, error) {
+	needed, err := s.neededFiles(names, func(name string) ([]byte, error) {
 		return files.ReadIn(filepath.Join(dir, filepath.FromSlash(name)), maxAnswer)
 	})
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *store) fillSnapshot(ctx context.Context, c *client, in info, o Options)
 		}
 		return s.addFile(ctx, c, in.commit, name, path, o)
 	}
-	needed, err := s.needed(in.files, func(name string) ([]byte, error) {
+	needed, err := s.neededFiles(in.files, func(name string) ([]byte, error) {
 		if err := get(name); err != nil {
 			return nil, err
 		}
@@ -184,14 +184,14 @@ func (s *store) addFile(ctx context.Context, c *client, commit, name, path strin
 			return fmt.Errorf("hub: %w", err)
 		}
 	}
-	if err := link(blob, path); err != nil {
+	if err := linkToBlob(blob, path); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
 	return nil
 }
 
-// link makes path a relative symbolic link to blob, or a copy of it where the system has no symbolic links.
-func link(blob, path string) error {
+// linkToBlob makes path a relative symbolic link to blob, or a copy of it where the system has no symbolic links.
+func linkToBlob(blob, path string) error {
 	to, err := filepath.Rel(filepath.Dir(path), blob)
 	if err != nil {
 		return err

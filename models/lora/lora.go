@@ -162,16 +162,16 @@ func (a *Adapter) Load(dir string) (*models.Weights, error) {
 // Check returns the error that Load would return for the folder dir. It reads only names
 // and shapes, so it misses errors in the tensors' values.
 func (a *Adapter) Check(dir string) error {
-	f, err := open(dir, a.layout)
+	f, err := openTensors(dir, a.layout)
 	if err != nil {
 		return err
 	}
 	return f.Close()
 }
 
-// open opens the tensors of the adapter in the folder dir, which must be those of layout, if it is not nil. PEFT
+// openTensors opens the tensors of the adapter in the folder dir, which must be those of layout, if it is not nil. PEFT
 // leaves out those of modules that are not targets, and begins missing ones anew, both with a warning.
-func open(dir string, layout *models.Layout) (*models.File, error) {
+func openTensors(dir string, layout *models.Layout) (*models.File, error) {
 	f, err := models.OpenSafetensors(filepath.Join(dir, tensorFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, old := os.Stat(filepath.Join(dir, "adapter_model.bin")); old == nil {
@@ -194,7 +194,7 @@ func open(dir string, layout *models.Layout) (*models.File, error) {
 // readTensors reads the tensors of the adapter in the folder dir, which must be those of layout.
 // unused are patterns of its config that match nothing.
 func readTensors(dir string, layout *models.Layout, unusedPatterns []string) (*models.Weights, error) {
-	f, err := open(dir, layout)
+	f, err := openTensors(dir, layout)
 	if err != nil {
 		return nil, err
 	}

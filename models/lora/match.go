@@ -98,9 +98,9 @@ func (c config) products(m models.Model) (list []product, b modules, err error) 
 	}
 	for _, name := range append(slices.Clone(b.paths), headModule, b.embedding) {
 		path := b.naming.path(name)
-		rank, alpha := int(c.Ranks.of(path, float64(c.Rank))), c.Alphas.of(path, c.Alpha)
+		rank, alpha := int(c.Ranks.valueFor(path, float64(c.Rank))), c.Alphas.valueFor(path, c.Alpha)
 		switch {
-		case !c.adapts(path):
+		case !c.hasProduct(path):
 			continue
 		case name == b.embedding:
 			return nil, b, fmt.Errorf("target_modules has %s, an embedding, and only products of linear modules are "+
@@ -117,8 +117,8 @@ func (c config) products(m models.Model) (list []product, b modules, err error) 
 	return list, b, err
 }
 
-// adapts reports whether the module at a path has a product.
-func (c config) adapts(path string) bool {
+// hasProduct reports whether the module at a path has a product.
+func (c config) hasProduct(path string) bool {
 	switch {
 	case c.Exclude.matches(path) || matchAny(c.saved, path) || !c.Targets.matches(path):
 		return false
@@ -237,7 +237,7 @@ func (list *patterns) UnmarshalJSON(value []byte) error {
 	})
 }
 
-func (list patterns) of(path string, usual float64) float64 {
+func (list patterns) valueFor(path string, usual float64) float64 {
 	if i := slices.IndexFunc(list, func(p pattern) bool { return matchAny(p.path, path) }); i >= 0 {
 		return list[i].value
 	}

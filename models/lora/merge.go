@@ -44,7 +44,7 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 	merging := merging{config: c, products: products, model: model, embedding: base.embedding + ".weight", naming: base.naming, replaced: map[string]string{}}
 	_, _, untied := model.View(headTensor)
 	merging.tied = !untied
-	f, err := open(dir, nil) // unchecked: the layout depends on the names in the file
+	f, err := openTensors(dir, nil) // unchecked: the layout depends on the names in the file
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (p *Plan) Collect(runs []*Run) (*results, error) {
 			outcomes = append(outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Failed: true})
 			continue
 		}
-		run, values, err := p.results(one)
+		run, values, err := p.readResults(one)
 		if err != nil {
 			return nil, err
 		}
@@ -42,12 +42,12 @@ func (p *Plan) Collect(runs []*Run) (*results, error) {
 		names = append(names, v.Name)
 	}
 	var err error
-	r.Table, err = newTable(slices.Concat(p.compared(), resultColumns), len(p.Metrics), names, outcomes, p.Comparisons)
+	r.Table, err = newTable(slices.Concat(p.comparedMetrics(), resultColumns), len(p.Metrics), names, outcomes, p.Comparisons)
 	return r, err
 }
 
-// results reads the folder of a run. It settles the default metric.
-func (p *Plan) results(one *Run) (*report.Run, map[string]float64, error) {
+// readResults reads the folder of a run. It settles the default metric.
+func (p *Plan) readResults(one *Run) (*report.Run, map[string]float64, error) {
 	run, err := report.ReadRun(one.Dir)
 	if err != nil {
 		return nil, nil, err
@@ -63,8 +63,8 @@ func (p *Plan) results(one *Run) (*report.Run, map[string]float64, error) {
 	return run, values, nil
 }
 
-// compared returns the metrics by which variants are compared.
-func (p *Plan) compared() (metrics []sweepMetric) {
+// comparedMetrics returns the metrics by which variants are compared.
+func (p *Plan) comparedMetrics() (metrics []sweepMetric) {
 	for _, name := range p.Metrics {
 		metrics = append(metrics, sweepMetric{Name: name, Title: strings.TrimPrefix(name, "eval/"), Percent: strings.Contains(name, "pass@")})
 	}

@@ -41,12 +41,12 @@ func (t *sweepTable) Figure(w io.Writer) error {
 		"@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n")
 	for v := low; v <= high+step/2; v += step {
 		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%.1f"/>`, x(v), x(v), margin, bottom)
-		text(&b, x(v), bottom+16, "middle", t.Metrics[0].short(v))
+		drawText(&b, x(v), bottom+16, "middle", t.Metrics[0].short(v))
 		b.WriteByte('\n')
 	}
 	for i, r := range t.Rows {
 		y := float64(margin) + rowHeight*(float64(i)+0.5)
-		text(&b, labelWidth-14, y+4, "end", r.Variant)
+		drawText(&b, labelWidth-14, y+4, "end", r.Variant)
 		for _, v := range r.Values {
 			fmt.Fprintf(&b, `<circle class="seed" cx="%.1f" cy="%.1f" r="3.5"/>`, x(v), y)
 		}
@@ -58,14 +58,14 @@ func (t *sweepTable) Figure(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
-	text(&b, x((low+high)/2), bottom+34, "middle", t.Metrics[0].title())
+	drawText(&b, x((low+high)/2), bottom+34, "middle", t.Metrics[0].title())
 	b.WriteString("\n</svg>\n")
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// text draws the string s at x, y.
-func text(b *bytes.Buffer, x, y float64, anchor, s string) {
+// drawText draws the string s at x, y.
+func drawText(b *bytes.Buffer, x, y float64, anchor, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">`, x, y, anchor)
 	xml.EscapeText(b, []byte(s)) // writing to a buffer cannot fail
 	b.WriteString("</text>")

@@ -28,9 +28,9 @@ func paired(d []float64) pairedTest {
 	return t
 }
 
-// adjust sets the field Adjusted of tests by Holm's step-down method: it multiplies the k-th smallest of m
+// adjustByHolm sets the field Adjusted of tests by Holm's step-down method: it multiplies the k-th smallest of m
 // p-values by m-k+1, limits the product to 1 and raises it to the adjusted value before, if that is larger.
-func adjust(tests []*pairedTest) {
+func adjustByHolm(tests []*pairedTest) {
 	order := slices.Clone(tests)
 	slices.SortStableFunc(order, func(a, b *pairedTest) int { return cmp.Compare(a.P, b.P) })
 	least := 0.0

@@ -161,7 +161,7 @@ func (p *Plan) addVariants(f file) (errs []error) {
 		if runs *= len(values); runs > maxRuns {
 			return append(errs, fmt.Errorf("the grid has more than %d runs: list fewer values or seeds", maxRuns))
 		}
-		p.Variants = product(p.Variants, key, values)
+		p.Variants = combineWith(p.Variants, key, values)
 	}
 	return append(errs, p.checkVariants()...)
 }
@@ -260,8 +260,8 @@ func readVariant(v map[string]any, seeds []int64) (variant, error) {
 	return one, nil
 }
 
-// product returns a copy of every variant for each value of key. The names of the copies end with KEY=VALUE.
-func product(variants []variant, key string, values []any) []variant {
+// combineWith returns a copy of every variant for each value of key. The names of the copies end with KEY=VALUE.
+func combineWith(variants []variant, key string, values []any) []variant {
 	_, short, _ := strings.Cut(key, ".")
 	var out []variant
 	for _, v := range variants {

@@ -76,12 +76,12 @@ func newTable(metrics []sweepMetric, compared int, variants []string, outcomes [
 			t.Comparisons = append(t.Comparisons, comparison{c, k, paired(differences(bySeed[c.First][k], bySeed[c.Second][k]))})
 		}
 	}
-	adjust(t.tests())
+	adjustByHolm(t.pairedTests())
 	return t, nil
 }
 
-// tests are the comparisons of variants that have seeds in common.
-func (t *sweepTable) tests() (list []*pairedTest) {
+// pairedTests are the comparisons of variants that have seeds in common.
+func (t *sweepTable) pairedTests() (list []*pairedTest) {
 	for i := range t.Comparisons {
 		if test := &t.Comparisons[i].Test; test.N > 0 {
 			list = append(list, test)
@@ -165,7 +165,7 @@ func (t *sweepTable) cells() (head []string, rows [][]string) {
 // comparisonCells returns the comparisons as text. For a metric in percent the
 // differences are in percentage points.
 func (t *sweepTable) comparisonCells() (head []string, rows [][]string) {
-	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", fmt.Sprintf("p, Holm of %d", len(t.tests())), "stated before"}
+	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", fmt.Sprintf("p, Holm of %d", len(t.pairedTests())), "stated before"}
 	for _, c := range t.Comparisons {
 		x, m, name := c.Test, t.Metrics[c.Metric], c.First+" vs "+c.Second
 		if t.compared > 1 {

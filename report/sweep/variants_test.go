@@ -52,7 +52,7 @@ func TestSignFlipSymmetric(t *testing.T) {
 // TestHolm computes the example of Holm's method with p = .01, .04, .03, .005.
 func TestHolm(t *testing.T) {
 	tests := []*pairedTest{{P: 0.01}, {P: 0.04}, {P: 0.03}, {P: 0.005}}
-	adjust(tests)
+	adjustByHolm(tests)
 	for i, want := range []float64{0.03, 0.06, 0.06, 0.02} {
 		if math.Abs(tests[i].Adjusted-want) > 1e-12 {
 			t.Errorf("adjusted p %d = %v, want %v", i, tests[i].Adjusted, want)

@@ -50,7 +50,7 @@ func checkLabels(labels []string) string {
 	seen := map[string]bool{}
 	for _, label := range labels {
 		isWord := label != "" && len(label) <= 32 && strings.IndexFunc(label, func(r rune) bool { return !inWord(r) }) < 0
-		if folded := strings.ToLower(label); !isWord || seen[folded] || label != normal(label) {
+		if folded := strings.ToLower(label); !isWord || seen[folded] || label != normalForm(label) {
 			return "the label " + label + " is not a word or stands twice"
 		}
 		seen[strings.ToLower(label)] = true
@@ -70,7 +70,7 @@ func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 // score gives 1 to a response that picks exactly the choices of one of the golds. A row whose
 // choices or answer cannot be read is an Error.
 func (r *rule) score(sample reward.Sample) reward.Score {
-	options, reason := r.options(sample.Problem.Fields)
+	options, reason := r.readOptions(sample.Problem.Fields)
 	if reason != "" {
 		return reward.Score{Status: reward.Error, Reason: reason}
 	}
@@ -79,7 +79,7 @@ func (r *rule) score(sample reward.Sample) reward.Score {
 		return reward.Score{Status: reward.Error, Reason: reason}
 	}
 	picked, reason := r.find(options, sample.Response)
-	score := reward.Score{Answer: options.names(picked), Reason: reason}
+	score := reward.Score{Answer: options.labelsOf(picked), Reason: reason}
 	switch right := slices.ContainsFunc(golds, func(gold []int) bool { return slices.Equal(gold, picked) }); {
 	case len(picked) == 0:
 	case !right:

@@ -135,7 +135,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 	phrases, affirmations = phrases[max(0, len(phrases)-mostPhrases):], affirmations[max(0, len(affirmations)-mostPhrases):]
 	for i := len(phrases) - 1; i >= 0; i-- {
 		for n := len(affirmations); n > 0 && affirmations[n-1][0] > phrases[i][1]; n = len(affirmations) {
-			if picked, named := o.subject(s, affirmations[n-1]); named {
+			if picked, named := o.readSubject(s, affirmations[n-1]); named {
 				return picked, "", true
 			}
 			affirmations = affirmations[:n-1]
@@ -149,7 +149,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 			rest, _, _ = strings.Cut(value, `"`)
 		}
 		if no := refusal.FindString(rest); no != "" {
-			if _, isText := o.withText(rest); !isText { // a choice may be "None of these"
+			if _, isText := o.choiceWithText(rest); !isText { // a choice may be "None of these"
 				not, _ := o.readProse(rest[len(no):])
 				if not == nil {
 					return nil, refusedReason, true
@@ -167,16 +167,16 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 		}
 	}
 	for n := len(affirmations) - 1; n >= 0 && refused == nil; n-- { // those before the first phrase
-		if picked, named := o.subject(s, affirmations[n]); named {
+		if picked, named := o.readSubject(s, affirmations[n]); named {
 			return picked, "", true
 		}
 	}
 	return nil, refusedReason, refused != nil
 }
 
-// subject returns the choices that the clause before a verdict at s[at[0]:at[1]] names, and whether
+// readSubject returns the choices that the clause before a verdict at s[at[0]:at[1]] names, and whether
 // it names any. There are none if the clause denies them or a later clause takes them back.
-func (o options) subject(s string, at []int) (picked []int, named bool) {
+func (o options) readSubject(s string, at []int) (picked []int, named bool) {
 	before := strings.TrimSpace(s[max(0, at[0]-longest):at[0]])
 	clause := before[strings.LastIndexAny(before, "\n;:!?")+1:]
 	if end := strings.LastIndex(clause, ". "); end > 3 { // not the full stop of "C. Rome is correct"

@@ -20,17 +20,17 @@ type options struct {
 // mostChoices bounds the choices of one problem.
 const mostChoices = 100
 
-// options reads the choices of a row. The reason says why it cannot.
-func (r *rule) options(row data.Object) (o options, reason string) {
+// readOptions reads the choices of a row. The reason says why it cannot.
+func (r *rule) readOptions(row data.Object) (o options, reason string) {
 	if r.Choices == "" && row.ChoiceColumn() == "" { // only letters are answers
 		return options{labels: r.Labels}, ""
 	}
-	labels, texts, reason := r.listed(row)
+	labels, texts, reason := r.readListed(row)
 	if reason != "" {
 		return o, reason
 	}
 	for i, text := range texts {
-		o.labels, o.texts = append(o.labels, normal(labels[i])), append(o.texts, plain(text))
+		o.labels, o.texts = append(o.labels, normalForm(labels[i])), append(o.texts, plainText(text))
 	}
 	o.dropLabels()
 	o.byText = map[string]int{}
@@ -45,9 +45,9 @@ func (r *rule) options(row data.Object) (o options, reason string) {
 	return o, checkLabels(o.labels)
 }
 
-// listed returns the labels and the texts of a row's choices as they are written. The reason
+// readListed returns the labels and the texts of a row's choices as they are written. The reason
 // says why it cannot.
-func (r *rule) listed(row data.Object) (labels, texts []string, reason string) {
+func (r *rule) readListed(row data.Object) (labels, texts []string, reason string) {
 	column := cmp.Or(r.Choices, row.ChoiceColumn())
 	value, ok := row.Lookup(column)
 	if !ok { // then it names several columns
@@ -81,7 +81,7 @@ func (r *rule) listed(row data.Object) (labels, texts []string, reason string) {
 
 // Offers returns the choices that a model has to see.
 func (r *rule) Offers(row data.Object) (labels, texts []string) {
-	labels, texts, _ = r.listed(row)
+	labels, texts, _ = r.readListed(row)
 	return labels, texts
 }
 
@@ -93,13 +93,13 @@ func (o options) dropLabels() {
 		if !ok || rest == "" || !strings.ContainsRune(").:", rune(rest[0])) {
 			return
 		}
-		bare[i] = plain(rest[1:])
+		bare[i] = plainText(rest[1:])
 	}
 	copy(o.texts, bare)
 }
 
-// names are the labels of the picked choices.
-func (o options) names(picked []int) string {
+// labelsOf are the labels of the picked choices.
+func (o options) labelsOf(picked []int) string {
 	var list []string
 	for _, i := range picked {
 		list = append(list, o.labels[i])
@@ -116,7 +116,7 @@ func (r *rule) golds(o options, answers []string) (golds [][]int, reason string)
 		case len(readings) == 0:
 			return nil, fmt.Sprintf("the answer %.40q is none of the choices", answer)
 		case len(readings) > 1:
-			return nil, fmt.Sprintf("the answer %.40q may be %s or %s: set reward.gold", answer, o.names(readings[0]), o.names(readings[1]))
+			return nil, fmt.Sprintf("the answer %.40q may be %s or %s: set reward.gold", answer, o.labelsOf(readings[0]), o.labelsOf(readings[1]))
 		}
 		golds = append(golds, readings[0])
 	}
@@ -148,7 +148,7 @@ func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 	}
 	isLabel := len(readings) > 0
 	if may("text") {
-		if at, ok := o.withText(answer); ok && at >= 0 {
+		if at, ok := o.choiceWithText(answer); ok && at >= 0 {
 			add([]int{at})
 		}
 	}

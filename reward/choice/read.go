@@ -19,9 +19,9 @@ const (
 	tooMuchText  = "the answer is too long"
 )
 
-// normal returns s in the form in which statements are read: wide and circled letters
+// normalForm returns s in the form in which statements are read: wide and circled letters
 // become plain, and invisible characters are removed.
-func normal(s string) string {
+func normalForm(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
 			return -1
@@ -36,10 +36,10 @@ var markup = [][2]string{
 	{`"`, `"`}, {"'", "'"}, {"“", "”"}, {"‘", "’"}, {`\text{`, "}"}, {`\textbf{`, "}"}, {`\mathrm{`, "}"}, {`\mathbf{`, "}"}, {`\boxed{`, "}"},
 }
 
-// plain returns the text of a choice without markup, final full stop and differences of
+// plainText returns the text of a choice without markup, final full stop and differences of
 // white space.
-func plain(s string) string {
-	s = strings.Join(strings.Fields(normal(s)), " ")
+func plainText(s string) string {
+	s = strings.Join(strings.Fields(normalForm(s)), " ")
 	const layers = 8
 	for range layers {
 		before := s
@@ -57,9 +57,9 @@ func plain(s string) string {
 	return s
 }
 
-// withText returns the choice that has a text; -1 if there are two of them.
-func (o options) withText(s string) (at int, ok bool) {
-	at, ok = o.byText[strings.ToLower(plain(s))]
+// choiceWithText returns the choice that has a text; -1 if there are two of them.
+func (o options) choiceWithText(s string) (at int, ok bool) {
+	at, ok = o.byText[strings.ToLower(plainText(s))]
 	return at, ok
 }
 
@@ -92,9 +92,9 @@ type mark struct {
 	lower   bool // the letter is in lower case, though the label is not
 }
 
-// label reads the label with which s begins, including brackets and signs around it, as in "(A)" or
+// readLabel reads the label with which s begins, including brackets and signs around it, as in "(A)" or
 // "**B**". ok is false if s begins with another word.
-func (o options) label(s string) (m mark, ok bool) {
+func (o options) readLabel(s string) (m mark, ok bool) {
 	start := len(opener.FindString(s))
 	end := start
 	for end < len(s) {
@@ -138,15 +138,15 @@ func contrastAt(s string) int {
 	return -1
 }
 
-// list reads the labels that s begins with, as in "(A), B and C": the choices, the last
+// readLabels reads the labels that s begins with, as in "(A), B and C": the choices, the last
 // label, and the text that follows.
-func (o options) list(s string) (picked []int, last mark, rest string) {
+func (o options) readLabels(s string) (picked []int, last mark, rest string) {
 	for rest = s; ; {
 		gap := 0
 		if picked != nil {
 			gap = len(joint.FindString(rest))
 		}
-		m, ok := o.label(rest[gap:])
+		m, ok := o.readLabel(rest[gap:])
 		if !ok || picked != nil && (m.bare && m.lower || o.isProbablyWord(m, rest[gap+m.end:])) {
 			return picked, last, rest
 		}
@@ -154,8 +154,8 @@ func (o options) list(s string) (picked []int, last mark, rest string) {
 	}
 }
 
-// letters reads a word such as ACD as the list of its letters.
-func (o options) letters(s string) (picked []int) {
+// readLetters reads a word such as ACD as the list of its letters.
+func (o options) readLetters(s string) (picked []int) {
 	for _, r := range strings.Trim(s, " \t\n.*_$`\"'(){}[]") {
 		at := slices.Index(o.labels, string(r))
 		if at < 0 || slices.Contains(picked, at) {
@@ -178,15 +178,15 @@ func (o options) readPicks(s string, prose bool) (picked []int, reason string) {
 	if len(s) > longest {
 		return nil, tooMuchText
 	}
-	s = normal(s)
+	s = normalForm(s)
 	body := s[len(lead.FindString(s)):] // without "the answer is" and "both"
 	body = body[len(both.FindString(body)):]
-	picked, last, rest := o.list(body) // "A, B and C" and what follows
+	picked, last, rest := o.readLabels(body) // "A, B and C" and what follows
 	if picked != nil && strings.Trim(rest, " \t\r\n.,;:!。") == "" {
 		return sorted(picked), ""
 	}
 	for _, text := range []string{s, body, firstSentence(body, prose)} {
-		switch at, ok := o.withText(text); {
+		switch at, ok := o.choiceWithText(text); {
 		case ok && at < 0:
 			return nil, ambiguous
 		case ok:
@@ -195,7 +195,7 @@ func (o options) readPicks(s string, prose bool) (picked []int, reason string) {
 	}
 	switch {
 	case picked == nil:
-		if picked = o.letters(body); picked == nil {
+		if picked = o.readLetters(body); picked == nil {
 			return nil, noChoiceRead
 		}
 		return sorted(picked), ""
@@ -228,11 +228,11 @@ func firstSentence(s string, prose bool) string {
 // prose whatever neither doubts the letter nor names another choice.
 func (o options) readText(m mark, rest string, prose bool) (picked []int, reason string) {
 	behind := rest[len(separator.FindString(rest)):] // "Rome" of "A) Rome"
-	text, own := plain(behind), ""                   // own is the text of the choice itself
+	text, own := plainText(behind), ""               // own is the text of the choice itself
 	if o.texts != nil {
 		own = o.texts[m.at]
 	}
-	switch at, ok := o.withText(text); {
+	switch at, ok := o.choiceWithText(text); {
 	case own != "" && strings.EqualFold(text, own):
 		return []int{m.at}, ""
 	case ok && at != m.at:
@@ -273,7 +273,7 @@ func (o options) namesOther(s string, besides []int) bool {
 			before, at = r, at+n
 			continue
 		}
-		if m, ok := o.label(s[at:]); ok && !slices.Contains(besides, m.at) {
+		if m, ok := o.readLabel(s[at:]); ok && !slices.Contains(besides, m.at) {
 			m.bare = before != '('
 			number := unicode.IsDigit(r)
 			if !m.bare || !m.lower && !number && !o.isProbablyWord(m, s[at+len(o.labels[m.at]):]) {

@@ -105,7 +105,7 @@ func (p *Program) acquire(ctx context.Context, exclusive bool) (*worker, int, er
 		defer func() { p.exclusive-- }()
 	}
 	for {
-		if w := p.roomy(exclusive); w != nil {
+		if w := p.workerWithRoom(exclusive); w != nil {
 			w.groups++
 			w.exclusive = exclusive
 			return w, w.groups - 1, nil
@@ -126,9 +126,9 @@ func (p *Program) acquire(ctx context.Context, exclusive bool) (*worker, int, er
 	}
 }
 
-// roomy returns the worker with the fewest groups that takes another, or if exclusive one without groups; nil if there
+// workerWithRoom returns the worker with the fewest groups that takes another, or if exclusive one without groups; nil if there
 // is none. While exclusive groups wait others get no worker, since otherwise none would ever be without groups.
-func (p *Program) roomy(exclusive bool) *worker {
+func (p *Program) workerWithRoom(exclusive bool) *worker {
 	var best *worker
 	for _, w := range p.workers {
 		free := w.groups == 0 || !exclusive && !w.exclusive && w.groups < p.InFlight
@@ -163,12 +163,12 @@ func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward
 	id, answer, err := grader.Ask(ctx, p.Wait()*time.Duration(before+1), func(id int) []byte { return external.Encode(id, group) })
 	switch {
 	case err == nil:
-		p.answered(w)
+		p.noteAnswer(w)
 		return external.Decode(answer, id, len(group))
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	return nil, p.died(w, group, err)
+	return nil, p.noteDeath(w, group, err)
 }
 
 // messageWords are the words of messages about graders.
@@ -203,8 +203,8 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 	return grader, nil
 }
 
-// answered records that a worker's process works.
-func (p *Program) answered(w *worker) {
+// noteAnswer records that a worker's process works.
+func (p *Program) noteAnswer(w *worker) {
 	p.mu.Lock()
 	clear(p.unanswered)
 	p.mu.Unlock()
@@ -213,9 +213,9 @@ func (p *Program) answered(w *worker) {
 	w.failures = 0
 }
 
-// died returns the error of a group whose process ended without an answer because of err. It is
+// noteDeath returns the error of a group whose process ended without an answer because of err. It is
 // permanent if the program is hopeless.
-func (p *Program) died(w *worker, group []reward.Sample, err error) error {
+func (p *Program) noteDeath(w *worker, group []reward.Sample, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.exclusive || p.InFlight == 1 { // no other group can be at fault

@@ -463,7 +463,7 @@ func TestHopeless(t *testing.T) {
 		if tries := count(file) - 1; tries > groups+3*3 {
 			t.Errorf("%d tries of %d groups", tries, groups)
 		}
-		p.answered(new(worker))
+		p.noteAnswer(new(worker))
 		if len(p.unanswered) > 0 {
 			t.Error("an answer changes nothing")
 		}

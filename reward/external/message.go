@@ -151,7 +151,7 @@ func (a *Answer) scores(n int) ([]reward.Score, error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Log)) {
-		values, err := logged(a.Log[name], n)
+		values, err := readFigures(a.Log[name], n)
 		if err == nil {
 			err = setFigures(scores, "log", name, values, func(s *reward.Score) *map[string]float64 { return &s.Log })
 		}
@@ -162,8 +162,8 @@ func (a *Answer) scores(n int) ([]reward.Score, error) {
 	return scores, nil
 }
 
-// logged returns the values of a figure that is a list, or a number for all responses.
-func logged(text json.RawMessage, n int) ([]*float64, error) {
+// readFigures returns the values of a figure that is a list, or a number for all responses.
+func readFigures(text json.RawMessage, n int) ([]*float64, error) {
 	var values []*float64
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
 		return values, strict.JSON(text, &values)

@@ -78,7 +78,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	if _, err := remote.Token("reward", s.TokenEnv); err != nil {
 		return err
 	}
-	s.once.Do(s.open)
+	s.once.Do(s.prepare)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var failed []error
@@ -101,7 +101,7 @@ func (*Server) Varies() bool { return true }
 // Score implements reward.Reward. A response that was graded is not sent again when
 // another one of its group failed.
 func (s *Server) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
-	s.once.Do(s.open)
+	s.once.Do(s.prepare)
 	addresses := s.addresses()
 	first := int(s.count.Add(1))
 	have := make([]*reward.Score, len(group))
@@ -118,9 +118,9 @@ func (s *Server) Score(ctx context.Context, group []reward.Sample) ([]reward.Sco
 	})
 }
 
-// open makes what requests share. It follows redirects only on the same server: the group
+// prepare makes what requests share. It follows redirects only on the same server: the group
 // and the token are for no other.
-func (s *Server) open() {
+func (s *Server) prepare() {
 	s.slots = make(chan struct{}, s.Concurrency)
 	s.client, _ = remote.Client("reward", s.TokenEnv, process.MaxAnswer+1) // post returns the error of a missing token, too
 }

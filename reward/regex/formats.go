@@ -38,8 +38,8 @@ func (r *rule) format(of reward.Sample, s string) string {
 	return ""
 }
 
-// once returns the text before and after the only tag in s.
-func once(s, tag string) (before, after, reason string) {
+// cutAtOnly returns the text before and after the only tag in s.
+func cutAtOnly(s, tag string) (before, after, reason string) {
 	if n := strings.Count(s, tag); n != 1 {
 		return "", "", fmt.Sprintf("%d times %s, not once", n, tag)
 	}
@@ -50,11 +50,11 @@ func once(s, tag string) (before, after, reason string) {
 // think wants s to begin with <think>...</think> and to continue; it returns the text
 // after it.
 func think(s string) (answer, reason string) {
-	before, _, reason := once(s, "<think>")
+	before, _, reason := cutAtOnly(s, "<think>")
 	if reason != "" {
 		return "", reason
 	}
-	thoughts, answer, reason := once(s, "</think>")
+	thoughts, answer, reason := cutAtOnly(s, "</think>")
 	switch {
 	case reason != "":
 		return "", reason
@@ -76,7 +76,7 @@ func thinkAnswer(s string) string {
 		return reason
 	}
 	for _, tag := range [...]string{"<answer>", "</answer>"} {
-		if _, _, reason = once(s, tag); reason != "" {
+		if _, _, reason = cutAtOnly(s, tag); reason != "" {
 			return reason
 		}
 	}
