@@ -49,7 +49,7 @@ func shortenIDs(messages jinja.List) {
 		if !nineCharacters.MatchString(text) {
 			h := fnv.New64a()
 			h.Write([]byte(text))
-			text = fmt.Sprintf("%013s", strconv.FormatUint(h.Sum64(), 36))[4:] // equal ids stay equal
+			text = fmt.Sprintf("%013s", strconv.FormatUint(h.Sum64(), 36))[4:] // nine of the hash's digits: equal ids stay equal
 		}
 		d.Set(key, text)
 	}
@@ -241,11 +241,11 @@ func oneCallEach(messages []Message, render func([]Message) (string, error)) []M
 	}
 	if whole, err := render(messages); err == nil {
 		if first, err := render(firsts); err != nil || first != whole {
-			return messages
+			return messages // the template writes all calls of an answer
 		}
 	}
 	if _, err := render(split); err != nil {
-		return messages
+		return messages // the template refuses answers in a row, too
 	}
 	return split
 }

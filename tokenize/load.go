@@ -247,7 +247,7 @@ func (b *builder) readModel(raw json.RawMessage) error {
 func (b *builder) readVocab(raw []byte) error {
 	// Names and bytes go into one buffer and become parts of one string: a quarter of a million small strings
 	// would take most of the time. The bytes of a token are left empty if they are the same as its name.
-	type entry struct{ id, name, bytes, end int }
+	type entry struct{ id, name, bytes, end int } // of the buffer: where name and bytes begin, and where bytes end
 	entries := make([]entry, 0, len(raw)/16)
 	text := make([]byte, 0, len(raw))
 	size := 0

@@ -118,7 +118,7 @@ func (m *machine) follow(p *pattern, threads []thread, t thread, i int, ahead ru
 		m.seen[pc] = i
 		switch in := p.prog[pc]; in.op {
 		case opSplit:
-			m.path = append(m.path, in.y, in.x)
+			m.path = append(m.path, in.y, in.x) // x is on top, so it is followed first: it is preferred
 		case opAhead:
 			if ahead >= 0 && in.set(ahead) {
 				m.path = append(m.path, in.x)

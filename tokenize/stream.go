@@ -27,7 +27,7 @@ func (d *StreamDecoder) Add(id int32) string {
 	if d.t.form.ofCharacters {
 		return string(d.text.add(nil, d.t, id, skip))
 	}
-	buf := d.t.appendToken(d.held, id, skip)
+	buf := d.t.appendToken(d.held, id, skip) // behind the bytes of a character that has no end yet
 	if len(buf) == 0 {
 		return ""
 	}

@@ -22,7 +22,7 @@ func (t *Tokenizer) NextTurn(c Conversation) (text string, ids []int32, err erro
 		return "", nil, errors.New("tokenize: a turn must follow an answer of the assistant")
 	}
 	c.Messages = slices.Clone(c.Messages)
-	c.Messages[answer] = Message{Role: "assistant", Content: unused(c.Messages)}
+	c.Messages[answer] = Message{Role: "assistant", Content: unused(c.Messages)} // a text to be found in the rendering
 	whole, err := t.Chat(c)
 	if err != nil {
 		return "", nil, err

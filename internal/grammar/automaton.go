@@ -68,9 +68,9 @@ func (v *Vocabulary) Grammar(f Form) (*Grammar, error) {
 	}
 	g := &Grammar{vocabulary: v, nodes: b.nodes}
 	g.classify()
-	g.forgetStates() // makes the empty tables, too
-	g.start = g.closure([]item{{first, nil}})
-	_, _, err := g.Begin().Next() // fails if no token begins a text
+	g.forgetStates()                          // makes the empty tables, too
+	g.start = g.closure([]item{{first, nil}}) // nil: in no rule
+	_, _, err := g.Begin().Next()             // fails if no token begins a text
 	return g, err
 }
 

@@ -271,7 +271,8 @@ func (m *Model) calling(d *dialogue) (*tools.Format, error) {
 // ids, other JSON formatting, and perhaps without its thought.
 type clientMessage struct{ content, thought string }
 
-// comparableMessage returns a message for comparison. A thought may stand in its content.
+// comparableMessage returns a message for comparison: its role, content and calls as one text, with "\x00" between, and
+// its thought, which may stand in the content.
 func comparableMessage(role, thought, content string, calls []tools.Call) clientMessage {
 	if role == "assistant" && thought == "" {
 		var cut tokenize.Thoughts

@@ -68,7 +68,8 @@ func (a asked) form() (f grammar.Form, unheld []string, err error) {
 		}
 		f = grammar.OneOf(words...)
 	case a.Object:
-		return grammar.Schema([]byte(`{"type": "object"}`), true)
+		const exact = true // nothing is left to the model
+		return grammar.Schema([]byte(`{"type": "object"}`), exact)
 	}
 	return f, unheld, err
 }
@@ -109,7 +110,8 @@ func (s *wantedShape) wantedForm() (f grammar.Form, param string, unheld []strin
 func (j *job) constrain(choice toolChoice) error {
 	f, param, unheld, err := j.wantedForm()
 	if err == nil && j.format != nil && (choice.forces() || f != nil || j.format.Strict) {
-		callsOnly, textAndCalls, more, why := j.format.Calling(choice.name, j.onlyFirstCall || choice.name != "")
+		onlyOne := j.onlyFirstCall || choice.name != ""
+		callsOnly, textAndCalls, more, why := j.format.Calling(choice.name, onlyOne)
 		if why != nil {
 			return invalid("tools", "tools: %v", why)
 		}

@@ -95,8 +95,8 @@ func (e *engine) run(ctx context.Context) error {
 	}
 }
 
-// do runs f between two steps and returns its error, unless the engine has ended or ctx has.
-func (e *engine) do(ctx context.Context, f func() error) error {
+// betweenSteps runs f between two steps of the decoders and returns its error, unless the engine has ended or ctx has.
+func (e *engine) betweenSteps(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	select {
 	case e.commands <- func() { done <- f() }:
@@ -181,7 +181,7 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 		}
 		return nil
 	}
-	err = e.do(ctx, func() error {
+	err = e.betweenSteps(ctx, func() error {
 		if m.retired {
 			return &failure{status: http.StatusNotFound, message: fmt.Sprintf("the adapter %q was unloaded", m.Name),
 				kind: "invalid_request_error", param: "model", code: "model_not_found"}
@@ -194,7 +194,7 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 		}
 		return nil
 	})
-	return func() { _ = e.do(context.Background(), cancel) }, err
+	return func() { _ = e.betweenSteps(context.Background(), cancel) }, err
 }
 
 // maxLoaded is the largest number of adapters that requests have loaded.
@@ -222,7 +222,7 @@ func (s *Server) handleAdapters(done string, change func(q loading) error) func(
 		if s.Load == nil {
 			return errNoLoad
 		}
-		err := s.engine.do(r.Context(), func() error { return change(q) })
+		err := s.engine.betweenSteps(r.Context(), func() error { return change(q) })
 		if err == nil {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", q.Name, done)

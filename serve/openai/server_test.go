@@ -779,7 +779,7 @@ func TestFatal(t *testing.T) {
 	if status, body := x.ask("POST", "/v1/completions", request); status != 500 || !bytes.Contains(body, []byte("the device is gone")) {
 		t.Errorf("status %d, %s", status, body)
 	}
-	if err := s.engine.do(t.Context(), func() error { fatal = true; return nil }); err != nil {
+	if err := s.engine.betweenSteps(t.Context(), func() error { fatal = true; return nil }); err != nil {
 		t.Fatalf("an error that is not fatal: %v", err)
 	}
 	first, second := make(chan int), make(chan int)

@@ -71,7 +71,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		return &failure{status: http.StatusConflict, message: fmt.Sprintf("the episode has had its %d turns (environment.max_turns)", x.MaxTurns),
 			kind: "invalid_request_error", code: "episode_over"}
 	}
-	if err := s.engine.do(r.Context(), x.refusal); err != nil {
+	if err := s.engine.betweenSteps(r.Context(), x.refusal); err != nil {
 		return err
 	}
 	if err := x.awaitTurn(r.Context()); err != nil { // a turn goes on after its client has gone
@@ -96,7 +96,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	c := j.choice()
 	j.choices = []*choice{c}
 	events, ended := new(answer), make(chan struct{})
-	if err := s.engine.do(r.Context(), func() error {
+	if err := s.engine.betweenSteps(r.Context(), func() error {
 		if err := x.refusal(); err != nil { // again: the episode may have ended meanwhile
 			return err
 		}
@@ -298,7 +298,7 @@ func freeSlots(list []*segment) {
 
 // End ends the episode and refuses further requests. It returns the segments: the turns that have ended, in order.
 func (x *Session) End(s *Server) (segments []sampler.Segment, err error) {
-	stopped := s.engine.do(context.Background(), func() error {
+	stopped := s.engine.betweenSteps(context.Background(), func() error {
 		x.closed, err = true, x.failed
 		freeSlots(x.segments)
 		for _, g := range x.segments {

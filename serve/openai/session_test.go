@@ -198,7 +198,7 @@ func TestSessionDying(t *testing.T) {
 				over = len(episode.segments) > 0 && episode.segments[0].response.Finish != ""
 				return nil
 			}
-			if err := x.server.engine.do(context.Background(), look); err != nil {
+			if err := x.server.engine.betweenSteps(context.Background(), look); err != nil {
 				t.Error(err)
 				return
 			}

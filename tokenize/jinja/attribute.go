@@ -59,7 +59,7 @@ func (r *run) lookUp(of, key Value) (Value, bool) {
 		return nil, false
 	}
 	if s, ok := text(of); ok {
-		r.scan(len(s))
+		r.payScan(len(s))
 		characters := []rune(s)
 		if i < 0 {
 			i += len(characters)
@@ -82,7 +82,8 @@ func (r *run) lookUp(of, key Value) (Value, bool) {
 	return l[i], true
 }
 
-// attributeOrMethod returns an attribute or a method of a value.
+// attributeOrMethod returns an attribute or a method of a value. What the sandbox of jinja2 refuses is an
+// undefined value (unsafe), whose message says so.
 func (r *run) attributeOrMethod(of Value, name string) (Value, bool) {
 	r.failIfUndefined(of)
 	if strings.HasPrefix(name, "__") {

@@ -137,7 +137,7 @@ func (r *run) enter() func() {
 
 // call runs the macro's body with the arguments, and returns the text that it writes.
 func (m *macro) call(r *run, a arguments) Value {
-	defer r.enter()()
+	defer r.enter()()             // bounds how deep calls nest
 	line := r.line                // of the call, for errors behind it
 	s := &scope{around: m.around} // the scope of the macro statement, not that of the call
 	given := min(len(a.positional), len(m.params))

@@ -40,8 +40,8 @@ func (s *scope) set(name string, v Value) {
 	s.names[name] = v
 }
 
-// step spends the cost of an expression at a line.
-func (r *run) step(line int) {
+// payStep spends the cost of an expression at a line, which errors name from here on.
+func (r *run) payStep(line int) {
 	r.line = line
 	r.spend(stepCost)
 }
@@ -65,7 +65,7 @@ func tupleOf(elements []expr) expr {
 func unary(op string, of expr, line int) expr {
 	return func(r *run, s *scope) Value {
 		v := of(r, s)
-		r.step(line)
+		r.payStep(line)
 		r.pay("operator", "unary", v)
 		if op == "not" {
 			return !truth(v)

@@ -83,8 +83,8 @@ func (r *run) spendTimes(n, size int) {
 	}
 }
 
-// scan spends the cost of reading n bytes.
-func (r *run) scan(n int) { r.spend(n/scanShare + 1) }
+// payScan spends the cost of reading n bytes.
+func (r *run) payScan(n int) { r.spend(n/scanShare + 1) }
 
 func (r *run) fail(format string, args ...any) { fail(r.line, format, args...) }
 

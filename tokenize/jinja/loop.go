@@ -20,7 +20,7 @@ type forStmt struct {
 // exec runs the body for each element that passes the test, or f.last, the else part, if no element does.
 func (f *forStmt) exec(r *run, s *scope) flow {
 	over := f.over(r, s)
-	r.step(f.line)
+	r.payStep(f.line)
 	next := r.iter(over)
 	l := &loop{next: next, index: -1}
 	if f.test != nil {
@@ -31,7 +31,7 @@ func (f *forStmt) exec(r *run, s *scope) flow {
 					return nil, false
 				}
 				inner := &scope{around: s}
-				r.step(f.line)
+				r.payStep(f.line)
 				f.target(r, inner, v)
 				if truth(f.test(r, inner)) {
 					return v, true
@@ -40,7 +40,7 @@ func (f *forStmt) exec(r *run, s *scope) flow {
 		}
 	}
 	for l.advance() {
-		r.step(f.line)
+		r.payStep(f.line)
 		inner := &scope{around: s}
 		inner.set("loop", l)
 		f.target(r, inner, l.current)

@@ -121,7 +121,7 @@ func (p *parser) statements(ends ...string) []stmt {
 func printed(of expr, line int) stmt {
 	return func(r *run, s *scope) flow {
 		v := of(r, s)
-		r.step(line)
+		r.payStep(line)
 		r.write(r.str(v))
 		return flowNext
 	}
@@ -239,7 +239,7 @@ func (p *parser) setStmt(line int) stmt {
 	}
 	return func(r *run, s *scope) flow {
 		v := value(r, s)
-		r.step(line)
+		r.payStep(line)
 		target(r, s, v)
 		return flowNext
 	}
@@ -270,7 +270,7 @@ func (p *parser) withStmt(line int) stmt {
 	}
 	body, _ := p.body("endwith")
 	return func(r *run, s *scope) flow {
-		r.step(line)
+		r.payStep(line)
 		inner := &scope{around: s}
 		for i, v := range evalAll(r, s, values) {
 			targets[i](r, inner, v)

@@ -80,7 +80,7 @@ func (p *parser) comparison() expr {
 				left := first(r, s)
 				for i, op := range ops {
 					right := rest[i](r, s)
-					r.step(line)
+					r.payStep(line)
 					if !r.compare(op, left, right) {
 						return false
 					}
@@ -101,7 +101,7 @@ func (p *parser) operation(operand func() expr, ops ...kind) expr {
 		left, right := e, operand()
 		e = func(r *run, s *scope) Value {
 			a, b := left(r, s), right(r, s)
-			r.step(op.line)
+			r.payStep(op.line)
 			return r.arithmetic(op.text, a, b)
 		}
 	}
@@ -182,7 +182,7 @@ func (p *parser) primary() expr {
 		failIf(p.macros > 0 && slices.Contains([]string{"caller", "kwargs", "varargs"}, t.text), t.line,
 			"%s in a macro is not supported: no published chat template has it", t.text)
 		return func(r *run, s *scope) Value {
-			r.step(t.line)
+			r.payStep(t.line)
 			if v, ok := s.get(t.text); ok {
 				return v
 			}
@@ -289,7 +289,7 @@ func (p *parser) postfix(e expr) expr {
 			of, name := e, p.expect(kindName).text
 			e = func(r *run, s *scope) Value {
 				v := of(r, s)
-				r.step(t.line)
+				r.payStep(t.line)
 				return r.attribute(v, name)
 			}
 		case "[":
@@ -328,7 +328,7 @@ func (p *parser) subscript(of expr) expr {
 				values[i] = b(r, s)
 			}
 		}
-		r.step(line)
+		r.payStep(line)
 		return r.slice(v, values)
 	}
 }
@@ -337,7 +337,7 @@ func (p *parser) subscript(of expr) expr {
 func itemOf(of, key expr, line int) expr {
 	return func(r *run, s *scope) Value {
 		v, k := of(r, s), key(r, s)
-		r.step(line)
+		r.payStep(line)
 		return r.item(v, k)
 	}
 }
@@ -352,7 +352,7 @@ func withArguments(of expr, args callArgs, line int, use func(r *run, v Value, a
 	return func(r *run, s *scope) Value {
 		v := of(r, s)
 		a := args.eval(r, s)
-		r.step(line)
+		r.payStep(line)
 		return use(r, v, a)
 	}
 }

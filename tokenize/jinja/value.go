@@ -257,7 +257,7 @@ func (r *run) length(v Value) int {
 		return len(v.elements)
 	}
 	if s, ok := text(v); ok {
-		r.scan(len(s))
+		r.payScan(len(s))
 		return utf8.RuneCountInString(s)
 	}
 	if l, ok := sequence(v); ok {
@@ -290,7 +290,7 @@ func (r *run) each(v Value) (next func() (Value, bool), ok bool) {
 		return v.next, true
 	}
 	if s, ok := text(v); ok {
-		r.scan(len(s))
+		r.payScan(len(s))
 		return func() (Value, bool) {
 			if s == "" {
 				return nil, false
