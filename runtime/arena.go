@@ -11,6 +11,19 @@ import (
 	"onering/runtime/internal/tiles"
 )
 
+// An arena is where the elements of a models.Weights lie for sessions: those of weights, of gradients or of a moment.
+// It lives as long as the Ring, Learner or Optimizer that made it. Float32 elements on the host are those of the
+// Weights themselves. Of elements on a device, those of the Weights are from the last Download.
+type arena struct {
+	env           *Env
+	weights       *models.Weights
+	blocks        []block                            // the float32 elements, or lower halves of some, in order; those in gaps are of other ranks
+	roundedCopy   block                              // elements that Programs read in fewer bits, rounded from those in blocks; zero without one
+	readInFloat32 []piece                            // the float32 elements that Programs read
+	values        map[models.DType]map[string]*Value // tensors by plain and by fused name; empty until makeValues is called
+	free          func() error                       // frees the memory of blocks and copy that is not the host's of the Weights; nil if there is none
+}
+
 // A piece is a range of the elements of a Layout: those from from (included) to to (excluded).
 type piece struct{ from, to int }
 
@@ -108,19 +121,6 @@ func (b block) view(first int, shape ...int64) (*Value, error) {
 		return nil, err
 	}
 	return newValue(b.memory, b.dtype, b.address(first), n, shape)
-}
-
-// An arena is where the elements of a models.Weights lie for sessions: those of weights, of gradients or of a moment.
-// It lives as long as the Ring, Learner or Optimizer that made it. Float32 elements on the host are those of the
-// Weights themselves. Of elements on a device, those of the Weights are from the last Download.
-type arena struct {
-	env           *Env
-	weights       *models.Weights
-	blocks        []block                            // the float32 elements, or lower halves of some, in order; those in gaps are of other ranks
-	roundedCopy   block                              // elements that Programs read in fewer bits, rounded from those in blocks; zero without one
-	readInFloat32 []piece                            // the float32 elements that Programs read
-	values        map[models.DType]map[string]*Value // tensors by plain and by fused name; empty until makeValues is called
-	free          func() error                       // frees the memory of blocks and copy that is not the host's of the Weights; nil if there is none
 }
 
 // hostArena returns an arena of the host's own elements.

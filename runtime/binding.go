@@ -22,7 +22,7 @@ type Binding struct {
 	ptr        *C.OrtIoBinding
 	bound      [2][]*Value // Values by port
 	lastCopied [][]byte    // by input, the small value that ONNX Runtime last copied to a device
-	sizes      []int64     // the sizes of Session.sizes at the last check, -1 where unknown
+	sizes      []int64     // the sizes of Session.sizeNames at the last check, -1 where unknown
 	checked    bool        // whether check has accepted the bound Values
 	failed     error       // the first error since begin
 }
@@ -34,7 +34,7 @@ func (s *Session) NewBinding() (*Binding, error) {
 	if s.ptr == nil {
 		return nil, fmt.Errorf("runtime: program %q: the session is %w", s.name, errClosed)
 	}
-	b := &Binding{s: s, sizes: make([]int64, len(s.sizes))}
+	b := &Binding{s: s, sizes: make([]int64, len(s.sizeNames))}
 	if err := check(C.onering_binding(s.ptr, &b.ptr)); err != nil {
 		return nil, fmt.Errorf("runtime: program %q: making a binding: %w", s.name, err)
 	}
@@ -122,8 +122,8 @@ func (b *Binding) Run() error {
 	if err != nil {
 		return m.Check(err)
 	}
-	options := m.asyncOptions // nil makes the run wait for the device
-	if wait || b.s.unwaited.Add(1) >= mostUnwaited {
+	options := m.asyncOptions                        // nil makes the run wait for the device
+	if wait || b.s.unwaited.Add(1) >= mostUnwaited { // only a run that waits frees the host memory of earlier ones
 		options = nil
 		b.s.unwaited.Store(0)
 	}
@@ -196,7 +196,7 @@ func (b *Binding) check() error {
 				if b.sizes[dim.size] < 0 {
 					b.sizes[dim.size] = v.shape[d]
 				} else if n := b.sizes[dim.size]; n != v.shape[d] {
-					return b.errorf(side, i, "dimension %s is %d, but %d in %s", b.s.sizes[dim.size], v.shape[d], n, b.s.portWith(dim.size, b.bound))
+					return b.errorf(side, i, "dimension %s is %d, but %d in %s", b.s.sizeNames[dim.size], v.shape[d], n, b.s.portWith(dim.size, b.bound))
 				}
 			}
 		}
@@ -295,7 +295,7 @@ func (b *Binding) shapes() string {
 	}
 	out := []string{" on"}
 	for i, size := range b.sizes {
-		out = append(out, fmt.Sprintf("%s=%d", b.s.sizes[i], size))
+		out = append(out, fmt.Sprintf("%s=%d", b.s.sizeNames[i], size))
 	}
 	return strings.Join(out, " ")
 }

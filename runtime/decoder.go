@@ -341,8 +341,8 @@ func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
 	return longest, nil
 }
 
-// fillStep fills the session's inputs with the ids of a step and their positions, in the order of the cache's
-// rows; the longest row then has so many tokens. A row that only fills the batch has id 0 at position 0.
+// fillStep fills the session's inputs with the ids of a step and their positions, in the order of the cache's rows;
+// tokens is how many the longest row has after the step. A row that only fills the batch has id 0 at position 0.
 func (s *decodeSession) fillStep(d *Decoder, byRow []*sampler.Row, tokens int) error {
 	n, heads := int64(d.computedRows(len(byRow))), d.geometry.KVHeads
 	b := s.binding.begin()

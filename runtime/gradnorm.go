@@ -10,9 +10,6 @@ import (
 	"onering/runtime/kernels"
 )
 
-// ErrOverflow says that gradients were too large for float16 with the Ring's LossScale. No weight was updated.
-var ErrOverflow = errors.New("runtime: gradients overflow float16")
-
 // A norm sums the squares of the gradients that an Optimizer owns, slice by slice. The sum of a slice takes one
 // thread, so on the CPU several runs go in parallel, each with its own binding.
 type norm struct {
@@ -23,6 +20,9 @@ type norm struct {
 	gradients, squareSums []*Value   // by slice, its gradients and the sum of their squares
 	sumsBuffer            buffer     // what squareSums view
 }
+
+// ErrOverflow says that gradients were too large for float16 with the Ring's LossScale. No weight was updated.
+var ErrOverflow = errors.New("runtime: gradients overflow float16")
 
 // openNorm cuts the gradients that this Optimizer owns into slices and allocates the sums. Unless the device has a
 // kernel, it loads the Program, on the CPU with a binding for each thread.

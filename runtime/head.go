@@ -155,7 +155,7 @@ func (p *Pass) headForward(a *activations, forBackward bool) error {
 	p.learner.norm.bindTemperature(bind, p.temperature)
 	first := int32(0)
 	for i, s := range head.slices {
-		head.bindKept(bind, p, first, int32(s.rows.shape[0]))
+		head.bindKept(bind, p, first, int32(s.rows.shape[0])) // the sets of ids from which tokens were drawn
 		first += int32(s.rows.shape[0])
 		if a.keepsLogits {
 			logits, err := a.logitsOf(i, forBackward).resize(rows, s.rows.shape[0])

@@ -19,8 +19,9 @@ func (p *Pass) layersForward(forBackward bool) (*activations, error) {
 	return a, nil
 }
 
-// fillActivations runs the embedding, the layers and the final norm of the rows that predict scored tokens, and stores
-// activations in a.
+// fillActivations runs the embedding, the layers and the final norm of the rows that predict scored tokens. It stores in
+// a the inputs of the layers (stream) and the outputs that their backward Programs read (stash), of all layers with
+// forBackward; else each layer writes over those of earlier ones.
 func (p *Pass) fillActivations(a *activations, forBackward bool) error {
 	l := p.learner
 	if err := l.tables.causal(p.rowLength, l.geometry); err != nil {
@@ -66,7 +67,7 @@ func (p *Pass) fillActivations(a *activations, forBackward bool) error {
 // scored tokens. It adds to the gradients of the layers and of the embedding.
 func (p *Pass) layersBackward(dxr *Value) error {
 	l, a := p.learner, p.activations
-	if err := l.tables.causal(p.rowLength, l.geometry); err != nil {
+	if err := l.tables.causal(p.rowLength, l.geometry); err != nil { // a later pass may have made them for other rows
 		return err
 	}
 	dy, err := l.back.dx[0].resize(p.streamShape()...)

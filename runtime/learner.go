@@ -9,6 +9,27 @@ import (
 	"onering/models"
 )
 
+// A Learner computes log-probs and their gradients layer by layer, with one session
+// for all layers. Backward adds to Gradients.
+type Learner struct {
+	Gradients *models.Weights // nil with ScoreOnly
+
+	env       *Env
+	ring      *Ring
+	geometry  models.Geometry
+	options   LearnerOptions
+	gradients *arena // holds Gradients; nil with ScoreOnly
+	oneBlock  bool   // whether one kernel computes attention without storing scores, so that one block has all queries
+	rows      rowPrograms
+	embedding *Value // as passes read it
+	layers    map[layerForm]*layerSessions
+	norm      *normSessions
+	head      *headSessions
+	tables    tables
+	spare     spare
+	back      backward
+}
+
 // LearnerOptions tune the memory and speed of a Learner. They change results by rounding only.
 type LearnerOptions struct {
 	// StashBytes is how many bytes the passes that are kept may store together for their
@@ -43,27 +64,6 @@ const (
 	defaultBlockTokens = 512
 )
 
-// A Learner computes log-probs and their gradients layer by layer, with one session
-// for all layers. Backward adds to Gradients.
-type Learner struct {
-	Gradients *models.Weights // nil with ScoreOnly
-
-	env       *Env
-	ring      *Ring
-	geometry  models.Geometry
-	options   LearnerOptions
-	gradients *arena // holds Gradients; nil with ScoreOnly
-	oneBlock  bool   // whether one kernel computes attention without storing scores, so that one block has all queries
-	rows      rowPrograms
-	embedding *Value // as passes read it
-	layers    map[layerForm]*layerSessions
-	norm      *normSessions
-	head      *headSessions
-	tables    tables
-	spare     spare
-	back      backward
-}
-
 // backward has what only backward passes need.
 type backward struct {
 	dx        [2]buffer // the gradients of a layer's output and input, in turn
@@ -90,7 +90,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
-	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly {
+	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly { // the weights without the ring's adapter are only scored
 		o.StashBytes = 0 // no activations are stored
 	}
 	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[layerForm]*layerSessions),

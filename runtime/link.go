@@ -12,10 +12,6 @@ import (
 	"onering/runtime/nccl"
 )
 
-// DefaultBucket is how many elements of gradients are worth moving at once: enough that starting a message costs
-// little, and few enough that the last transfer, which no computation hides, is short.
-const DefaultBucket = 4 << 20
-
 // A division says which part updates which of the weights that a Ring trains.
 type division struct {
 	part, parts, bucket int     // the arguments of Divide
@@ -23,6 +19,10 @@ type division struct {
 	owner               []int   // the part that each range belongs to
 	buckets             [][]int // see Buckets
 }
+
+// DefaultBucket is how many elements of gradients are worth moving at once: enough that starting a message costs
+// little, and few enough that the last transfer, which no computation hides, is short.
+const DefaultBucket = 4 << 20
 
 // Divide restricts the ring's Optimizer to a part of the elements, number part (from 0) of parts: it has state for
 // them and updates them alone. If Programs read the layers' matrices in 16 bits, the ring has float32 weights only
@@ -115,7 +115,7 @@ func (r *Ring) cutRanges(e *Env) (bounds []int) {
 }
 
 // eachRead calls move for the blocks that Programs read, the rounded copy and those in float32, as far as they have
-// elements between the first and the last of bounds, with the bounds moved into the block.
+// elements between the first and the last of bounds, with bounds that are clipped to the block.
 func (a *arena) eachRead(bounds []int, move func(b block, bounds []int) error) error {
 	all, blocks := piece{bounds[0], bounds[len(bounds)-1]}, []block{a.roundedCopy}
 	for _, p := range a.readInFloat32 {

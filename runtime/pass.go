@@ -213,7 +213,7 @@ func (p *Pass) FirstNonFinite() (layer int, ok bool) {
 			return 0, false
 		}
 		x := unsafe.Slice((*float32)(unsafe.Pointer(&spare[0])), v.bytes/4)
-		if slices.ContainsFunc(x[:p.tokens*d], func(e float32) bool { return e-e != 0 }) {
+		if slices.ContainsFunc(x[:p.tokens*d], func(e float32) bool { return e-e != 0 }) { // NaN or infinite
 			return i - 1, true
 		}
 	}

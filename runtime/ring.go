@@ -146,7 +146,7 @@ func (r *Ring) placeWeights(e *Env) (*arena, error) {
 	if r.Divided() {
 		masters = nil
 		for _, p := range r.division.ownPieces() {
-			masters = append(masters, p.without(readInFloat32)...)
+			masters = append(masters, p.without(readInFloat32)...) // the matrices among this rank's elements
 		}
 	}
 	mastersIn := e.memory

@@ -95,8 +95,8 @@ func (r *rowPrograms) learn(rows *Value, indices *buffer, x *Value) error {
 	}
 	ids := elements[int64](indices)
 	for turn := 0; ; turn++ {
-		left, right, paired, sums := pairs(ids)
-		if len(sums) == len(ids) { // no index occurs twice
+		left, right, paired, sums := pairs(ids) // sum j is row left[j], plus row right[j] if paired[j] is 1
+		if len(sums) == len(ids) {              // no index occurs twice
 			break
 		}
 		m, b := int64(len(sums)), r.pairProgram.begin()

@@ -22,12 +22,12 @@ import (
 
 // A Session is a loaded Program. Several goroutines may run it at once, each with its own Binding.
 type Session struct {
-	env   *Env
-	name  string
-	alias map[string]string // from an output to the input whose memory it may use
-	ports [2][]port         // ports of inputs, of outputs
-	index [2]map[string]int // index of a port by name
-	sizes []string          // names of varying dimensions, such as "B"
+	env       *Env
+	name      string
+	alias     map[string]string // from an output to the input whose memory it may use
+	ports     [2][]port         // ports of inputs, of outputs
+	index     [2]map[string]int // index of a port by name
+	sizeNames []string          // names of varying dimensions, such as "B"
 
 	unwaited atomic.Int64 // number of runs since one that waited for the device
 
@@ -53,10 +53,10 @@ type port struct {
 // A dim is one dimension of a port: a fixed size, or one of the sizes that vary.
 type dim struct {
 	fixed int64 // -1 if the size varies
-	size  int   // index into Session.sizes
+	size  int   // index into Session.sizeNames
 }
 
-// dims reads the dimensions of a port.
+// dims reads the dimensions of a port. Names of varying ones, such as "B", are numbered in s.sizeNames over all ports.
 func (s *Session) dims(p models.Port) []dim {
 	dims := make([]dim, len(p.Shape))
 	for i, text := range p.Shape {
@@ -64,10 +64,10 @@ func (s *Session) dims(p models.Port) []dim {
 			dims[i] = dim{fixed: n}
 			continue
 		}
-		at := slices.Index(s.sizes, text)
+		at := slices.Index(s.sizeNames, text)
 		if at < 0 {
-			at = len(s.sizes)
-			s.sizes = append(s.sizes, text)
+			at = len(s.sizeNames)
+			s.sizeNames = append(s.sizeNames, text)
 		}
 		dims[i] = dim{fixed: -1, size: at}
 	}

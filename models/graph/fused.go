@@ -108,7 +108,7 @@ func Rotary(x, pos, cos, sin *Node, heads int) *Node {
 		fail("Rotary: %v is not made of %d heads of %d or more", x.shape, heads, turned)
 	}
 	var attrs []onnx.Attr
-	if turned < width/heads {
+	if turned < width/heads { // else the operator takes the width of heads from cos
 		attrs = append(attrs, attr("num_heads", heads), attr("rotary_embedding_dim", turned))
 	}
 	// A turn by the opposite angle, which has the same cosine and the negative sine, is the

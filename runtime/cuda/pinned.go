@@ -68,7 +68,7 @@ func (p *pinned) down(to []byte, start func(piece []byte, at int) error, wait fu
 		done += len(before)
 		at += len(piece)
 		before = piece
-		if len(piece) == 0 {
+		if len(piece) == 0 { // the last piece has been copied
 			break
 		}
 		if err := wait(); err != nil {

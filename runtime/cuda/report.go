@@ -13,13 +13,6 @@ import (
 	"onering/runtime/provision"
 )
 
-// cudaVersion is the CUDA version that the library is built with, counted as driver does,
-// and minDriver the first Linux driver that supports it.
-const (
-	cudaVersion = 13000
-	minDriver   = "580"
-)
-
 // A report says what running on a GPU needs and what is present.
 type report struct {
 	devices   []string
@@ -27,6 +20,13 @@ type report struct {
 	libraries map[string]string // path of each library by name, "" if it is missing
 	missing   []string
 }
+
+// cudaVersion is the CUDA version that the library is built with, counted as driver does,
+// and minDriver the first Linux driver that supports it.
+const (
+	cudaVersion = 13000
+	minDriver   = "580"
+)
 
 func (r *report) lacks(format string, args ...any) {
 	r.missing = append(r.missing, fmt.Sprintf(format, args...))

@@ -13,9 +13,6 @@ import (
 	"onering/models/ports"
 )
 
-// domain is the domain of our operators.
-const domain = "onering"
-
 // A rule replaces some nodes of a graph by one of ours. from are nodes "Op inputs -> outputs", in which each name
 // stands for the same value everywhere, "_" for any one, and a node may have more inputs than stated if these end
 // with "...". Intermediate values may have no other uses. A node with = before its name may have some, and is removed
@@ -25,6 +22,9 @@ type rule struct {
 	from, to string
 	where    func(g *fused, v map[string]string) (attrs []onnx.Attr, ok bool)
 }
+
+// domain is the domain of our operators.
+const domain = "onering"
 
 // perHead is the part of attention's patterns that brings operands into one head per matrix.
 const perHead = `=FusedMatMul qs ks -> b; =Reshape qt _ -> qs; =Transpose qr -> qt; =Reshape qw qd -> qr; =Wide q -> qw;

@@ -64,7 +64,8 @@ type compiler struct {
 	unusedArrays []int              // arrays of intermediate results that nothing reads any more
 }
 
-// compile gives each input a scalar or an array, and then makes a step of each node that an output needs, in order.
+// compile gives each input a scalar or an array, and then makes a step of each node that an output needs, in order. It
+// refuses a Program of which an output does not take the place of an input (Alias).
 func (c *compiler) compile() error {
 	for _, in := range c.program.Inputs {
 		switch {
@@ -116,7 +117,7 @@ func (c *compiler) length(d string) string {
 // needed returns the nodes that outputs are computed from, with a selection of x or x
 // (see graph.After) counted as x: steps run in the order of the nodes anyway.
 func (c *compiler) needed() (kept []onnx.Node) {
-	wanted := map[string]bool{}
+	wanted := map[string]bool{} // results that outputs need
 	for _, out := range c.program.Outputs {
 		wanted[out.Name] = true
 	}
