@@ -293,9 +293,10 @@ func NeedsOf(o Objective) (n Needs) {
 	n.Squares = says(o, func(s hasShared) bool { return s.settings().Advantage == "otb" })
 	n.States = says(o, func(s hasShared) bool { return s.settings().Advantage == "gigpo" })
 	n.EntropyGradient = says(o, EntropyWeigher.WeighsEntropy)
-	n.All = n.Entropy || says(o, func(x interface{ ReadsBatch() bool }) bool { return x.ReadsBatch() })
-	n.Apart = says(o, func(x interface{ WeighsApart() bool }) bool { return x.WeighsApart() })
-	n.Whole = says(o, func(x interface{ WeighsWhole() bool }) bool { return x.WeighsWhole() })
+	n.All = n.Entropy || says(o, func(x interface{ ReadsBatch() bool }) bool { return x.ReadsBatch() }) // log-probs of all
+	n.Apart = says(o, func(x interface{ WeighsApart() bool }) bool { return x.WeighsApart() })          // each by its own log-probs
+	n.Whole = says(o, func(x interface{ WeighsWhole() bool }) bool { return x.WeighsWhole() })          // one advantage for all tokens
+	// Flat: there are weights without an advantage, too.
 	n.Flat = n.EntropyGradient || n.Reference || says(o, func(s hasShared) bool { return s.settings().KLCov > 0 }) ||
 		says(o, func(x interface{ WeighsAll() bool }) bool { return x.WeighsAll() })
 	return n

@@ -192,9 +192,9 @@ func checkWithoutAdvantage(new func() objectives.Objective) error {
 			}
 		}
 		other := clone(b)
-		dead := func(i int) bool { return !objectives.NeedsOf(o).Live(b.Trajectories[i]) }
+		weightless := func(i int) bool { return !objectives.NeedsOf(o).Live(b.Trajectories[i]) }
 		for i := range other.Trajectories {
-			if dead(i) {
+			if weightless(i) {
 				copy(other.Trajectories[i].LogProb, other.Trajectories[i].OldLogProb) // as where they are not computed
 			}
 		}
@@ -203,7 +203,7 @@ func checkWithoutAdvantage(new func() objectives.Objective) error {
 			if !slices.Equal(w[i], again[i]) {
 				return fmt.Errorf("trajectory %d: other weights where the log-probs of responses without advantage are other", i)
 			}
-			if dead(i) && largest(w[i]) != 0 {
+			if weightless(i) && largest(w[i]) != 0 {
 				return fmt.Errorf("trajectory %d has no advantage: the largest weight is %v", i, largest(w[i]))
 			}
 		}

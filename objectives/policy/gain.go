@@ -183,8 +183,8 @@ func (x *response) leaveOut() {
 //
 //	tv       -clip_low <= pi - mu <= clip_high,  pi = e^LogProb, mu = e^OldLogProb
 //	kl       mu log(mu/pi) + (1 - mu) log((1 - mu)/(1 - pi)) at most the width, or pi is on the other side (D62)
-//	budget   what is left of it
-//	moment   d^2 at most the largest within it, or a d <= 0
+//	budget   setWithinBudget kept it
+//	moment   d^2 at most x.moment, the step's, or a d <= 0
 //	others   the ratio is in the interval
 func (x *response) inside(j int, a float64) (low, high bool) {
 	logp, old := x.at.LogProb[j], x.at.OldLogProb[j]

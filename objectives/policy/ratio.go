@@ -148,7 +148,7 @@ func (x *response) clipped(t *objectives.Trajectory, z []float64) (sum float64) 
 		}
 		z[j], sum = d, sum+d
 	}
-	return sum
+	return sum // 0, which is not read, without a clip
 }
 
 // logRatios sets z to the log-ratios of t, and returns their number.

@@ -383,18 +383,18 @@ func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
 func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	b := e.ball
 	e.noteIfNegligible(z, 3)
-	half := ofReal(b.Mul(b.Pi(), b.Rat(big.NewRat(1, 2))))
+	rightAngle := ofReal(b.Mul(b.Pi(), b.Rat(big.NewRat(1, 2))))
 	switch name {
 	case "asec", "acsc":
 		z = b.CQuo(e.ratio(1, 1), z)
 		name = map[string]string{"asec": "acos", "acsc": "asin"}[name]
 	case "acot": // between 0 and pi
-		return e.sum(half, b.CNeg(e.arc("atan", z)))
+		return e.sum(rightAngle, b.CNeg(e.arc("atan", z)))
 	}
 	x := e.realOnly(z).Re
 	if name == "atan" {
 		if !x.ContainsZero() {
-			e.lostSummand = e.lostSummand || b.Swallows(half.Re, b.Quo(b.Int(1), x)) // the arc tangent of 10^600
+			e.lostSummand = e.lostSummand || b.Swallows(rightAngle.Re, b.Quo(b.Int(1), x)) // the arc tangent of 10^600
 		}
 		return ofReal(b.Atan(x))
 	}
@@ -404,7 +404,7 @@ func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 		ball.Fail(errUndefined)
 	}
 	root := b.Sqrt(d)
-	a := half // asin 1
+	a := rightAngle // asin 1
 	switch {
 	case !root.ContainsZero():
 		a = ofReal(b.Atan(b.Quo(x, root)))
@@ -414,7 +414,7 @@ func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 		a = b.CNeg(a)
 	}
 	if name == "acos" {
-		a = e.sum(half, b.CNeg(a))
+		a = e.sum(rightAngle, b.CNeg(a))
 	}
 	return a
 }

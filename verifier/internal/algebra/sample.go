@@ -473,7 +473,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 		if different {
 			return pointDifferent
 		}
-		if !tight || e.lostSummand {
+		if !tight || e.lostSummand { // equal so far, which proves nothing at this precision
 			return pointUndecided
 		}
 	}

@@ -501,7 +501,7 @@ func (p *parser) function(name string) *Node {
 			return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), base}}
 		}
 		list := p.bracketed
-		if p.cur().is("{:") {
+		if p.cur().is("{:") { // \max\{1, 2\}
 			list = p.set
 		}
 		arg := list()

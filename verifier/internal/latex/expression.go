@@ -559,7 +559,7 @@ func (p *parser) degrees(n *Node) *Node {
 // unit of n, M_{\odot}, part of a name, or an index.
 func (p *parser) subscript(n *Node) *Node {
 	t := p.cur()
-	if n.Op == Sym && (n.Name == "M" || n.Name == "L" || n.Name == "R") { // masses of the sun
+	if n.Op == Sym && (n.Name == "M" || n.Name == "L" || n.Name == "R") { // masses of the sun and the like
 		i := 0 // the number of braces before the mark
 		if t.is("{") {
 			i = 1

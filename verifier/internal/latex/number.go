@@ -142,8 +142,8 @@ func (l *lexer) digits() string {
 }
 
 // readCommas looks ahead at the digits from the position on and the commas between them, and settles what the commas
-// are. If they part thousands, thousandsAhead is set to all of it; if they separate the items of a list, itemsUntil to its end.
-// If one is a decimal comma, neither is set. The ambiguity says which other readings are possible.
+// are. If they part thousands, it sets thousandsAhead to all of it; if they separate the items of a list, itemsUntil to
+// its end; neither if one is a decimal comma. The ambiguity says which other readings are possible.
 func (l *lexer) readCommas() {
 	i := l.pos
 	for i < len(l.src) && (isDigit(l.src[i]) || l.src[i] == ',' && i+1 < len(l.src) && isDigit(l.src[i+1])) {

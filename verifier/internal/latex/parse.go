@@ -98,7 +98,7 @@ func partStatements(tokens []token) []token {
 		depth += t.nesting()
 		switch {
 		case t.kind == quad:
-			relationAhead := i+2 < len(tokens) && tokens[i+1].kind == word && isRelation(tokens[i+2].text)
+			relationAhead := i+2 < len(tokens) && tokens[i+1].kind == word && isRelation(tokens[i+2].text) // y =
 			if n := len(out); related && relationAhead && depth == 0 && n > 0 && !out[n-1].is(",") {
 				out = append(out, token{kind: sign, text: ";", at: t.at})
 				related = false
@@ -525,9 +525,9 @@ func (p *parser) sets() *Node {
 			op = Intersect
 		case t.is("setminus"):
 			op = Without
-		case t.kind == word && t.text == "U" && isSet(left) && (p.ahead(1).is("(") || p.ahead(1).is("[") || p.ahead(1).is("{:")):
+		case t.kind == word && t.text == "U" && isSet(left) && (p.ahead(1).is("(") || p.ahead(1).is("[") || p.ahead(1).is("{:")): // (0,1) U (2,3)
 			op = Union
-		case t.is("-") && isSet(left) && p.ahead(1).is("{:"):
+		case t.is("-") && isSet(left) && p.ahead(1).is("{:"): // R - \{0\}
 			op = Without
 		default:
 			return left
