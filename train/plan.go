@@ -114,7 +114,7 @@ func written(value string) string {
 func Folder(dir string) *rundir.Folder { return &rundir.Folder{Dir: dir} }
 
 // open opens the folder of the run on the first rank, checks that all ranks have the same, and with resume restores
-// the run from the newest checkpoint. It sets r.Folder, r.saver, r.at and r.stale.
+// the run from the newest checkpoint. It sets r.Folder, r.saver, r.at and r.configChanged.
 func (r *Run) open(resume bool) error {
 	if err := r.together(func() (err error) {
 		if r.Ranks.First() {
@@ -147,8 +147,8 @@ func (r *Run) open(resume bool) error {
 	if err := r.together(func() error { return r.take(from) }); err != nil {
 		return err
 	}
-	stale, err := ranks.Tell(r.Ranks, r.Folder.Reconfigured()) // not within take: a rank whose take fails does not come here
-	if r.stale = stale && from.Dir != ""; r.stale {
+	changed, err := ranks.Tell(r.Ranks, r.Folder.Reconfigured()) // not within take: a rank whose take fails does not come here
+	if r.configChanged = changed && from.Dir != ""; r.configChanged {
 		r.saver.saved = neverSaved // so that the end is saved again, with the new run.toml
 	}
 	return err
@@ -215,8 +215,8 @@ func (r *Run) restore(from Checkpoint) error {
 	return nil
 }
 
-// take restores the folder to its state at a checkpoint, calls Setup.Resumed, and shows the records that are left to the
-// stop rule and the task.
+// take restores the folder to its state at a checkpoint (without one it empties metrics.jsonl), calls Setup.Resumed, and
+// shows the records that are left to the stop rule and the task.
 func (r *Run) take(from Checkpoint) error {
 	if err := r.Folder.Rewind(from.State, r.Log); err != nil {
 		return err
@@ -228,8 +228,8 @@ func (r *Run) take(from Checkpoint) error {
 		}
 		r.Log.Info("resuming", append(place, "step", r.at.Step)...)
 	}
-	if r.resumed != nil {
-		if err := errors.Join(r.resumed(), r.Folder.ReadConfig()); err != nil { // resumed may have written it
+	if r.onResumed != nil {
+		if err := errors.Join(r.onResumed(), r.Folder.ReadConfig()); err != nil { // onResumed may have written run.toml
 			return err
 		}
 	}

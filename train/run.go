@@ -67,19 +67,19 @@ type Run struct {
 	// BeforePass, if not nil, is called before each pass of a step; see learn.Options.
 	BeforePass func(tokens int) error
 
-	gathered func(from, to int) int64 // the bytes of a range that all ranks get of one
-	model    string                   // with several ranks, the fingerprint of the policy when it was opened
-	resumed  func() error             // see Setup.Resumed
-	until    *rundir.State            // see Setup.Until
-	follower rundir.Follower          // see Setup.Follower
-	stale    bool                     // the newest checkpoint counts another run.toml than the run goes on with
-	task     Task
-	plan     Plan
-	saver    *saver
-	doctor   *doctor.Doctor
-	at       Position
-	score    *float64
-	stop     *stopRule // nil without train.stop_when
+	spreadBytes   func(from, to int) int64 // the bytes of a range that all ranks get of one
+	model         string                   // with several ranks, the fingerprint of the policy when it was opened
+	onResumed     func() error             // see Setup.Resumed; nil if nobody asks
+	endsAt        *rundir.State            // see Setup.Until
+	follower      rundir.Follower          // see Setup.Follower
+	configChanged bool                     // the newest checkpoint counts another run.toml than the run goes on with
+	task          Task
+	plan          Plan
+	saver         *saver
+	doctor        *doctor.Doctor
+	at            Position
+	score         *float64
+	stop          *stopRule // nil without train.stop_when
 }
 
 // Stopped says whether train.stop_when ends the run: a Task then has nothing more to do than at its last round or step.
@@ -109,10 +109,10 @@ func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, erro
 	}
 	r := &Run{
 		Learned: Learned{Policy: s.Policy}, Ranks: s.Ranks, Clock: metrics.NewStopwatch(), Observer: s.Observer, Log: s.Log,
-		gathered: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), resumed: s.Resumed, until: s.Until, follower: s.Follower,
+		spreadBytes: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), onResumed: s.Resumed, endsAt: s.Until, follower: s.Follower,
 	}
 	o.Ranks, o.Shard, o.Log, o.Observe = r.Ranks, d.Shard == "optimizer", s.Log, r.Clock.Enter
-	o.BeforePass = func(tokens int) error {
+	o.BeforePass = func(tokens int) error { // r.BeforePass may be set later
 		if r.BeforePass == nil {
 			return nil
 		}
@@ -210,7 +210,7 @@ func (r *Run) together(steps ...func() error) error {
 // pieces does the pieces that are left. After each the ranks agree on its error, and the run may say something, stop
 // early by train.stop_when, or be saved; at the end it waits for the checkpoint that is being written.
 func (r *Run) pieces(ctx context.Context) error {
-	stopped := func() error { return errors.Join(ctx.Err(), r.saver.writer.Poll()) }
+	stopped := func() error { return errors.Join(ctx.Err(), r.saver.writer.Poll()) } // Poll: an error of the background write
 	for next := r.next(); next != nil; next = r.next() {
 		steps := r.at.Step
 		var done Done
@@ -237,8 +237,8 @@ func (r *Run) pieces(ctx context.Context) error {
 			return err
 		}
 	}
-	// Without rounds the result is the model that the last piece wrote.
-	if r.until != nil || r.stale || r.Stopped() && r.at.Round > 0 {
+	// A run that ends early, or with another run.toml, may not be saved yet. Without rounds its result is the model that the last piece wrote.
+	if r.endsAt != nil || r.configChanged || r.Stopped() && r.at.Round > 0 {
 		if err := r.saver.after(r.at, Now); err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func (r *Run) pieces(ctx context.Context) error {
 
 // next returns the next piece; nil at the end of the run, or where it is to end.
 func (r *Run) next() Piece {
-	if r.until != nil && r.at == positionOf(*r.until) {
+	if r.endsAt != nil && r.at == positionOf(*r.endsAt) {
 		return nil
 	}
 	return r.task.Next(r.at)
@@ -266,7 +266,7 @@ func (r *Run) piece(ctx context.Context, do Piece) (Done, error) {
 	}
 	if r.stop != nil {
 		r.stop.see(done.Record)
-		r.score = r.stop.score(r.at.Step)
+		r.score = r.stop.score(r.at.Step) // by the figure of train.stop_when, in place of the Task's
 	}
 	if done.Record == nil {
 		return done, nil
@@ -345,5 +345,5 @@ func (r *Run) Volume(sent int64, early int) metrics.Record {
 
 // predicted is how many bytes this rank sends in a step.
 func (r *Run) predicted() int64 {
-	return ranks.Volume(r.Ranks.Rank(), r.Ranks.Size(), r.Stepper.Buckets(), r.gathered)
+	return ranks.Volume(r.Ranks.Rank(), r.Ranks.Size(), r.Stepper.Buckets(), r.spreadBytes)
 }

@@ -30,7 +30,7 @@ type stopRule struct {
 	ended        bool // all ranks know that the run is to end
 	seen, warned bool
 	best         float64
-	row          int     // how many values in a row count for the end
+	inARow       int     // how many values in a row count for the end
 	step         int     // the step of the newest value
 	newest       float64 // times sign
 }
@@ -118,7 +118,7 @@ func mainFigure(name string, record metrics.Record) bool {
 }
 
 // see notes a record that was written: whether its figure is the best so far, and how many values in a row have not
-// improved, or with a bound have reached it. Records without the figure count for nothing.
+// improved, or with a bound have reached it. Records without the figure count for nothing. A nil rule sees nothing.
 func (r *stopRule) see(record metrics.Record) {
 	if kind := record.Get("kind"); r == nil || kind != "round" && kind != "eval" {
 		return
@@ -128,12 +128,12 @@ func (r *stopRule) see(record metrics.Record) {
 		r.miss(record)
 		return
 	}
-	x *= r.sign
+	x *= r.sign // so that higher is better
 	improved := !r.seen || x > r.best
 	if counts := r.bound == nil && !improved || r.bound != nil && x >= r.sign**r.bound; counts {
-		r.row++
+		r.inARow++
 	} else {
-		r.row = 0
+		r.inARow = 0
 	}
 	if improved {
 		r.best = x
@@ -159,7 +159,7 @@ func (r *stopRule) miss(record metrics.Record) {
 // agree tells all ranks what the first has seen: only that one reads records of earlier processes.
 func (r *stopRule) agree(g *ranks.Group) (err error) {
 	if r != nil && !r.ended {
-		r.ended, err = ranks.Tell(g, r.row >= r.times)
+		r.ended, err = ranks.Tell(g, r.inARow >= r.times)
 	}
 	return err
 }
@@ -190,5 +190,5 @@ func (r *stopRule) score(step int) *float64 {
 
 // reason says why the run has ended.
 func (r *stopRule) reason() string {
-	return fmt.Sprintf("%s (%d in a row; best %.4g)", r.text, r.row, r.sign*r.best)
+	return fmt.Sprintf("%s (%d in a row; best %.4g)", r.text, r.inARow, r.sign*r.best)
 }

@@ -48,7 +48,7 @@ func TestStopRule(t *testing.T) {
 		}
 		ended := 0
 		for i, x := range tt.values {
-			if r.see(tt.record(i+1, x)); r.row >= r.times && ended == 0 {
+			if r.see(tt.record(i+1, x)); r.inARow >= r.times && ended == 0 {
 				ended = i + 1
 			}
 			r.see(metrics.Record{}.With("kind", "step").With("step", 9).With("reward", 9.0)) // never counts

@@ -58,7 +58,8 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 func (r *round) state() *rundir.Round {
 	s := &rundir.Round{
 		Updates: slices.Clone(r.updates), // later steps replace its elements
-		Kept:    r.trained, Groups: r.groups, Flat: r.equalGroups, Gap: r.gap, Steps: r.steps[:len(r.steps):len(r.steps)],
+		Kept:    r.trained, Groups: r.groups, Flat: r.equalGroups, Gap: r.gap,
+		Steps: r.steps[:len(r.steps):len(r.steps)], // capped, so that later steps are appended elsewhere
 		Stats: r.stats,
 	}
 	for i := range r.rollouts {

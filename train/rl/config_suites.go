@@ -28,7 +28,7 @@ func (suites) Wanted() string {
 
 // UnmarshalTOML takes a list of texts and tables, or names with commas between them.
 func (s *suites) UnmarshalTOML(value any) error {
-	if text, ok := value.(string); ok && !strings.ContainsAny(text, "[{") {
+	if text, ok := value.(string); ok && !strings.ContainsAny(text, "[{") { // a text with these is one path, or a list that Read refuses
 		var names []any
 		for _, name := range settings.SplitList(text) {
 			names = append(names, name)

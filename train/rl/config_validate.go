@@ -129,7 +129,7 @@ func (v *validator) loop(c Config) {
 		"needs keep_last of at least 1; without it all checkpoints are kept")
 	v.check("train.keep_best", t.KeepBest, t.KeepBest <= 0 || len(c.Eval.Suites) > 0 || t.StopWhen != "",
 		"needs files in eval.suites: the best are those with the highest pass@1; or train.stop_when")
-	if err := t.Stopping.Check(len(c.Eval.Suites) > 0 && t.EvalEvery > 0, true); err != nil {
+	if err := t.Stopping.Check(len(c.Eval.Suites) > 0 && t.EvalEvery > 0, true); err != nil { // true: there are rounds
 		v.check("train.stop_when", t.StopWhen, false, err.Error())
 	}
 	v.check("train.eval_every", t.EvalEvery, t.EvalEvery <= 0 || len(c.Eval.Suites) > 0,

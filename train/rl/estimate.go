@@ -84,6 +84,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	trained := cmp.Or(s.AdapterLayout(), s.Layout())
 	weights := 4 * int64(trained.Size) // in float32, and the gradients
 	updates := runtime.OptimizerNeeds(s, c.Optimizer.Rule, offload, parts)
+	// The first need of the optimizer is its moments, and of a ring its weights: each as this rank has them, and undivided.
 	moments, allMoments := updates[0], runtime.OptimizerNeeds(s, c.Optimizer.Rule, offload, 1)[0]
 	ring, wholeRing := runtime.RingNeeds(s, s.compute, offload, parts), runtime.RingNeeds(s, s.compute, offload, 1)
 	e.Needs = append(append(ring, runtime.Need{What: "gradients", Device: weights}), updates...)
@@ -108,7 +109,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 		e.Copy += weights // a checkpoint has the reference
 	}
 	if c.onGPU() {
-		e.Peak = e.Of("").Device
+		e.Peak = e.Of("").Device // the sum of all needs
 		readWeights := weights
 		if s.AdapterLayout() == nil { // else the base, which is in the ring too, is not saved
 			readWeights = ring[0].Device
@@ -119,7 +120,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	// Go's heap needs this much for a token of a response: its figures, its share of the
 	// records and of the report, and garbage.
 	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: 640 * w.trajectories * w.trajectoryTokens, Setting: "rollout.max_new_tokens"})
-	e.Available, e.Peak = memory.Available(), e.Of("").Device
+	e.Available, e.Peak = memory.Available(), e.Of("").Device // the sum of all needs
 	if e.Gathered > 0 {
 		e.Writing = e.Peak + e.Gathered
 		if memory.TakesTurns(trained.Size) { // see Learned.SaveTo in package train
@@ -127,7 +128,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 		}
 	}
 	if memory.TakesTurns(s.Layout().Size) { // sampling and learning give their memory back to each other
-		e.Peak -= min(decoder[0].Device, stored.Device)
+		e.Peak -= min(decoder[0].Device, stored.Device) // decoder[0] is the KV cache
 	}
 	return e, nil
 }
@@ -293,7 +294,7 @@ func (e MemoryEstimate) Lines() (lines [][2]string) {
 		}
 	}
 	turns := map[string]string{}
-	if e.Peak < e.Of("").Device { // these two take turns in the same memory
+	if e.Peak < e.Of("").Device { // less than the sum of all: these two take turns in the same memory
 		turns = map[string]string{"KV cache": ", while sampling", "activations": ", while training"}
 	}
 	var things []runtime.Need // the sums of the needs of each name
@@ -436,10 +437,11 @@ func (e MemoryEstimate) fitting(c Config, model models.Model) (fits *Config, err
 	}
 	for n := c.Rollout.MaxNewTokens; n > 0 && fits == nil; n /= 2 {
 		for halvings, possible := 0, true; possible && fits == nil; halvings++ {
-			possible = false // whether some pair of sizes is large enough
-			peak := e.Available
+			possible = false    // whether some pair of sizes is large enough
+			peak := e.Available // then the least of the pairs that fit
 			for k := range halvings + 1 {
 				less := c
+				// Slots are halved k times, and micro-batches the other times.
 				less.Rollout.MaxNewTokens, less.Rollout.Slots, less.Train.MicroTokens = n, c.Rollout.Slots>>k, c.Train.MicroTokens>>(halvings-k)
 				if less.Rollout.Slots < 1 || less.Train.MicroTokens < min(c.Train.MicroTokens, learn.SmallestMicroBatch) {
 					continue

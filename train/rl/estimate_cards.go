@@ -126,14 +126,14 @@ func (s sized) LayerBytes(kind int, full bool, blocks, n, rows, T int) (forward,
 // plan returns the fastest plan of a run of c that fits a card, or if none does the one with the lowest peak. It tries the
 // values of tries for each open key, best ones first, so a plan that is as fast as an earlier one does not replace it.
 func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, err error) {
-	r, measured := s.round(c, on.Split), false // whether there are measurements of rounds like this
-	many := []Plan{{Slots: c.Rollout.Slots, MicroTokens: c.Train.MicroTokens, Stash: c.Train.Stash, Offload: c.Optimizer.Offload}}
+	round, measured := s.round(c, on.Split), false // measured: whether there are measurements of rounds like this
+	candidates := []Plan{{Slots: c.Rollout.Slots, MicroTokens: c.Train.MicroTokens, Stash: c.Train.Stash, Offload: c.Optimizer.Offload}}
 	for i, key := range SizeKeys {
 		if open(key) {
-			many = tries[i](many)
+			candidates = tries[i](candidates) // each of them with each value of the key
 		}
 	}
-	for _, p := range many {
+	for _, p := range candidates {
 		if p.Offload == runtime.OffloadAll && (s.compute.Type == models.F32 || c.LoRA.On) { // it takes a 16-bit copy of trained weights
 			continue
 		}
@@ -149,13 +149,13 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 		p.Card, p.Peak, p.Host = on.name, e.Peak, e.Of("").Host
 		p.Fits = p.Peak <= on.bytes && (on.host == 0 || p.Host <= on.host)
 		// What the host keeps crosses in both directions in a step. Ranks send by NCCL, or with mpi through the host.
-		r.Slots, r.HostBytes, r.Linked = p.Slots, 2*(e.Of("moments").Host+e.Of("weights").Host), e.Sent
+		round.Slots, round.HostBytes, round.Linked = p.Slots, 2*(e.Of("moments").Host+e.Of("weights").Host), e.Sent
 		if c.Distributed.Transport == "mpi" {
-			r.Linked, r.Sent = 0, e.Sent
+			round.Linked, round.Sent = 0, e.Sent
 		}
 		if p.Fits {
-			r.Again = recomputed
-			p.Seconds, measured = seconds(c, r, on.model)
+			round.Again = recomputed // in forward passes, such as 0.85
+			p.Seconds, measured = seconds(c, round, on.model)
 		}
 		faster, smaller := p.Seconds < best.Seconds, p.Peak < best.Peak
 		if best.Card == "" || p.Fits && (!best.Fits || faster) || !p.Fits && !best.Fits && smaller { // no Card: the first plan
@@ -168,7 +168,7 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 	return best, nil
 }
 
-// fill lets the passes of c keep as much as a card has room for, by setting c.Train.room. It returns the estimate, and
+// fill lets the passes of c keep as much as a card has room for, by setting c.Train.room, in bytes. It returns the estimate, and
 // what share of a forward pass is computed again: with the inputs of layers all but the last
 // product of each, and where all layers keep everything the logits.
 func (s sized) fill(c *Config, on card) (e MemoryEstimate, recomputed float64, err error) {
@@ -243,12 +243,12 @@ func (c Config) RoundSeconds(model models.Model, split Split, plans []Plan) floa
 	case c.onGPU():
 		return 0
 	}
-	r, cores := s.round(c, split), c.Runtime.Threads
+	round, cores := s.round(c, split), c.Runtime.Threads
 	if cores == 0 {
 		cores = max(1, goruntime.GOMAXPROCS(0)/max(1, split.OnHost))
 	}
-	r.Slots, r.Again = c.Rollout.Slots, forwards(c.Objective.Settings, c.Rollout.OldLogProb == "rescore")
-	return r.SecondsOnCPU(cores)
+	round.Slots, round.Again = c.Rollout.Slots, forwards(c.Objective.Settings, c.Rollout.OldLogProb == "rescore")
+	return round.SecondsOnCPU(cores)
 }
 
 // fittingSeconds is how long a round of the recipe small may take.

@@ -225,11 +225,11 @@ func (l *SampleLine) UnmarshalJSON(text []byte) error {
 	if err := cmp.Or(row.UnmarshalJSON(text), strict.JSON(text, &given)); err != nil { // row has every field, given the response's
 		return err
 	}
-	answers, err := row.Golds()
+	answers, err := row.Golds() // the right ones
 	if err != nil {
 		return err
 	}
-	id, err := row.Texts("problem")
+	id, err := row.Texts("problem") // none without this field, else one
 	if err != nil || len(id) > 1 {
 		return errors.New(`field "problem" must be a text or a number`)
 	}
@@ -242,6 +242,7 @@ func (l *SampleLine) UnmarshalJSON(text []byte) error {
 			return fmt.Errorf("field %q: %s", "prompt", reason)
 		}
 	}
+	// Without a name of its own, the problem has its prompt for one.
 	*l = SampleLine{Stated: given.Response != nil, Sample: reward.Sample{
 		Problem: data.Problem{ID: prompt, Text: prompt, Chat: chat, Answers: answers}, Prompt: prompt, PromptIDs: given.PromptIDs,
 		IDs: given.IDs, Truncated: given.Truncated,

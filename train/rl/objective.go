@@ -84,7 +84,7 @@ func fingerprint(b objectives.Batch) uint64 {
 			if flag {
 				add(1)
 			}
-			add(2)
+			add(2) // the end of the flag, so that which one is set matters
 		}
 	}
 	return h

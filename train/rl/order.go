@@ -302,8 +302,8 @@ func (s *source) nextAwake(stage int, c *sourceProgress) int {
 	}
 	from, to := s.bounds(stage)
 	n := to - from
-	rests := s.progress.untaught
-	if s.progress.stage != stage { // it is of the stage before
+	rests := s.progress.untaught   // the problems that taught nothing, and the last pass that skips each
+	if s.progress.stage != stage { // they are of the stage before
 		rests = nil
 	}
 	for i := range n {
@@ -313,20 +313,20 @@ func (s *source) nextAwake(stage int, c *sourceProgress) int {
 			return index
 		}
 	}
-	c.cursor++
+	c.cursor++ // all rest
 	return s.problemAt(stage, c.cursor-1)
 }
 
 // Learned receives the measures of the problems of the round drawn last, in their order. A problem that has taught nothing
 // in options.Rest draws running rests in the next options.Rest passes, and if it teaches nothing after them, at once again;
 // a draw that taught ends the count, and an unmeasured one leaves it. It also takes over the cursors behind this round.
-func (o *problemOrder) Learned(of []measure) {
+func (o *problemOrder) Learned(measures []measure) {
 	if o.options.Rest == 0 || o.endless != nil {
 		return
 	}
 	for i := range o.sources {
 		m, c := &o.sources[i].progress, o.cursors[i]
-		if m.stage != c.stage {
+		if m.stage != c.stage { // a new stage has other problems
 			m.untaught = nil
 		}
 		m.stage, m.cursor = c.stage, c.cursor
@@ -335,8 +335,8 @@ func (o *problemOrder) Learned(of []measure) {
 		s := o.sources[p.source]
 		m := &s.progress
 		switch {
-		case p.stage != m.stage || of[i] == unmeasured: // a stage that has ended is not drawn again
-		case of[i] == taught:
+		case p.stage != m.stage || measures[i] == unmeasured: // a stage that has ended is not drawn again
+		case measures[i] == taught:
 			delete(m.untaught, p.index)
 		default:
 			if m.untaught == nil {

@@ -113,26 +113,26 @@ func dropLong(c Config, parts []filePart, p *data.Prompter, log *slog.Logger) er
 
 // measures says for each problem of the round whether the steps learned from its
 // responses, and returns which share of the problems with a graded response they did not learn from.
-func (r *round) measures(c Config) (of []measure, idleShare float64) {
-	of = make([]measure, len(r.problems)) // all unmeasured
-	k, graded, idle := len(r.responses())/len(r.problems), 0.0, 0.0
-	for i := range of {
+func (r *round) measures(c Config) (measures []measure, idleShare float64) {
+	measures = make([]measure, len(r.problems))                     // all unmeasured
+	k, graded, idle := len(r.responses())/len(r.problems), 0.0, 0.0 // k responses to each problem
+	for i := range measures {
 		rollouts, group := r.gradedAmong(i*k, (i+1)*k)
 		if len(rollouts) == 0 {
 			continue
 		}
 		graded++
-		_, inSteps := slices.BinarySearch(r.trained, rollouts[0]) // a group is trained on as a whole, or not at all
-		if inSteps && learnsFrom(group, c) {
-			of[i] = taught
+		_, trainedOn := slices.BinarySearch(r.trained, rollouts[0]) // a group is trained on as a whole, or not at all
+		if trainedOn && learnsFrom(group, c) {
+			measures[i] = taught
 			continue
 		}
 		if len(rollouts) > 1 { // a single one says nothing of the problem
-			of[i] = untaught
+			measures[i] = untaught
 		}
 		idle++
 	}
-	return of, idle / graded
+	return measures, idle / graded
 }
 
 // learnsFrom says whether the steps learn from a group: from a teacher, or from the advantages of tokens that they do

@@ -71,24 +71,24 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 		loss, _, err := weigh(o, f.Objective, b, s)
 		return loss, err
 	})
-	var found *learn.NonfiniteError
-	if err != nil && !errors.As(err, &found) {
+	var nonfinite *learn.NonfiniteError
+	if err != nil && !errors.As(err, &nonfinite) {
 		return out, err
 	}
 	out.Trajectories, out.SameBits = f.compare(report)
 	if report.Loss.LogProb != nil {
 		out.Loss = metrics.Exact{report.Loss.Value}
 	}
-	if found == nil {
+	if nonfinite == nil {
 		out.GradNorm = metrics.Exact{report.GradNorm}
 		return out, nil
 	}
 	inGradient := report.Loss.LogProb != nil && report.Loss.Check() == nil // the loss and the weights were finite
-	for i, k := range found.Sequences {
-		found.Sequences[i] = f.Trajectories[k].Rollout
+	for i, k := range nonfinite.Sequences {
+		nonfinite.Sequences[i] = f.Trajectories[k].Rollout
 	}
-	found.Among = "trajectories of the round"
-	out.Found = append(out.Found, found.Error())
+	nonfinite.Among = "trajectories of the round"
+	out.Found = append(out.Found, nonfinite.Error())
 	if !inGradient {
 		return out, nil
 	}
@@ -100,8 +100,8 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 	return out, nil
 }
 
-// Restore restores an objective and, unless it is nil, a policy from a checkpoint. A
-// missing checkpoint, as when another model replaces it, restores nothing.
+// Restore restores an objective and, unless p is nil, the weights of p from a checkpoint. A checkpoint without a state that
+// can be read, as where another model takes its place, restores no objective.
 func (o ObjectiveConfig) Restore(checkpoint string, p *policy.Policy) error {
 	if p != nil {
 		if err := rundir.LoadWeights(checkpoint, p.Ring.Trained()); err != nil {
@@ -110,7 +110,7 @@ func (o ObjectiveConfig) Restore(checkpoint string, p *policy.Policy) error {
 	}
 	state, err := rundir.ReadState(checkpoint)
 	u, ok := o.Settings.(encoding.TextUnmarshaler)
-	if err != nil || state.ObjectiveState == "" || !ok {
+	if err != nil || state.ObjectiveState == "" || !ok { // there is nothing to restore
 		return nil
 	}
 	if err := u.UnmarshalText([]byte(state.ObjectiveState)); err != nil {

@@ -113,9 +113,9 @@ func decisive(c Config) map[string]string {
 	// Waiting for a grader does not change its answers. The objective's settings follow in another form: as their
 	// values are, and not as the run file states them.
 	maps.DeleteFunc(values, func(key, _ string) bool {
-		words := strings.Split(key, ".")
-		return slices.Contains([]string{"objective", "eval", "distributed", "output"}, words[0]) || words[0] == "reward" &&
-			slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, words[len(words)-1])
+		names := strings.Split(key, ".") // the section's, and the last is the setting's
+		return slices.Contains([]string{"objective", "eval", "distributed", "output"}, names[0]) || names[0] == "reward" &&
+			slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, names[len(names)-1])
 	})
 	if v := reflect.ValueOf(c.Objective.Settings); v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
 		eachField(v.Elem(), func(f reflect.StructField, v reflect.Value) {

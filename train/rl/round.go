@@ -139,7 +139,7 @@ func (r *round) compareGroups(k int, o objectives.Objective) {
 		}
 	}
 	r.groups = len(groups)
-	objectives.SetAdvantages(o, groups...) // of copies of the trajectories
+	objectives.SetAdvantages(o, groups...) // in copies of the trajectories, which then replace those of the round
 	for g, group := range groups {
 		for i, j := range indices[g] {
 			r.trajectories[j] = group[i]
@@ -428,8 +428,8 @@ func roundLine(r metrics.Record, rounds int, left string) string {
 	if left != "" {
 		end += ", " + left
 	}
-	why := slices.SortedStableFunc(slices.Values(reasons), func(a, b lineMetric) int { return cmp.Compare(r.Float(b.name), r.Float(a.name)) })
-	for _, m := range slices.Concat([]lineMetric{{"reward", "reward", "%.3f", math.Inf(-1)}}, why, []lineMetric{
+	byShare := slices.SortedStableFunc(slices.Values(reasons), func(a, b lineMetric) int { return cmp.Compare(r.Float(b.name), r.Float(a.name)) })
+	for _, m := range slices.Concat([]lineMetric{{"reward", "reward", "%.3f", math.Inf(-1)}}, byShare, []lineMetric{
 		{"response_length/mean", "length", "%.0f", 0},
 		{"entropy", "entropy", "%.3f", 0},
 		{"logp_gap_max", "logp gap", "%.1e", 1e-3},
@@ -439,7 +439,7 @@ func roundLine(r metrics.Record, rounds int, left string) string {
 		{"clip_fraction", "clip", "%.4f", 0},
 		{"loss", "loss", "%+.1e", math.Inf(-1)},
 	}) {
-		if x := r.Float(m.name); x >= m.least {
+		if x := r.Float(m.name); x >= m.least { // not if it is NaN
 			if part := fmt.Sprintf("  %s "+m.format, m.label, x); len(line)+len(part)+len(end) <= 80 {
 				line += part
 			}

@@ -62,7 +62,7 @@ func (t *trainer) roll(ctx context.Context, at train.Position) (train.Done, erro
 		return err
 	})
 	t.run.Clock.Enter(metrics.PhaseOther)
-	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller)
+	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller) // the cache's memory, for the steps that follow
 	if err == nil {
 		err = t.learner.checkSampled(r)
 	}
@@ -122,7 +122,7 @@ func (t *trainer) stepDone(at train.Position, record metrics.Record, err error) 
 	round := at.Round + 1
 	at.Step++
 	if err != nil {
-		memory.GiveBack(t.run.Policy.Weights.Parameters(), t.run.Stepper)
+		memory.GiveBack(t.run.Policy.Weights.Parameters(), t.run.Stepper) // no other step follows
 		return train.Done{}, fmt.Errorf("train: round %d, step %d: %w", round, at.Step, err)
 	}
 	record = append(metrics.Record{}.With("kind", "step").With("step", at.Step).With("round", round), record...)
