@@ -50,7 +50,7 @@ func (p piece) without(pieces []piece) (rest []piece) {
 // tensor begins, to element to (excluded). Programs read others, those of norms and convolutions, in
 // float32 and need no copy of them in the type of computing.
 func matrices(l *models.Layout, from, to int) (pieces []piece) {
-	end := to                                         // of the tensor before, padding included
+	end := to                                         // of the tensor at hand, with padding: where the next one begins
 	for _, name := range slices.Backward(l.Names()) { // Names are in the order of offsets
 		p, _ := l.Find(name)
 		x := (piece{p.Offset, end})
@@ -139,10 +139,10 @@ func blocksIn(pieces []piece, m *memory) (blocks []block) {
 
 // newArena makes the arena of w, and enters it where Upload and Download find it. It joins adjacent blocks, which are
 // given in any order, and gives each an address, in w.Data itself for float32 on the host, else in one new
-// allocation. copied, empty if there is none, is the block of the elements rounded to fewer bits; it gets an address
+// allocation. roundedCopy, empty if there is none, is the block of elements rounded to fewer bits; it gets an address
 // too. New memory has no content yet.
-func (e *Env) newArena(w *models.Weights, blocks []block, copied block) (*arena, error) {
-	a := &arena{env: e, weights: w, roundedCopy: copied, readInFloat32: []piece{{0, len(w.Data)}}} // all; placeWeights sets fewer
+func (e *Env) newArena(w *models.Weights, blocks []block, roundedCopy block) (*arena, error) {
+	a := &arena{env: e, weights: w, roundedCopy: roundedCopy, readInFloat32: []piece{{0, len(w.Data)}}} // all; placeWeights sets fewer
 	slices.SortFunc(blocks, func(x, y block) int { return x.from - y.from })
 	for _, b := range blocks {
 		if n := len(a.blocks); n > 0 && a.blocks[n-1].to == b.from && a.blocks[n-1].memory == b.memory && a.blocks[n-1].dtype == b.dtype {
@@ -159,7 +159,7 @@ func (e *Env) newArena(w *models.Weights, blocks []block, copied block) (*arena,
 			needMemory = append(needMemory, b)
 		}
 	}
-	if copied.size() > 0 {
+	if roundedCopy.size() > 0 {
 		needMemory = append(needMemory, &a.roundedCopy)
 	}
 	size, offsets := 0, make([]int, len(needMemory))
@@ -494,7 +494,7 @@ type Need struct {
 // RingNeeds returns the needs of a Ring's weights: of the float32 elements, by where offload and a division among parts
 // leave them (the largest part counts), and of those in fewer bits, the rounded copy or a frozen base.
 func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload, parts int) []Need {
-	from, to := arch.Copied()
+	from, to := arch.Copied() // the elements with a rounded copy; none in float32
 	elements, narrowBytes := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
 	if l := arch.AdapterLayout(); l != nil {
 		elements += int64(l.Size)
@@ -506,7 +506,7 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload
 	need := Need{What: "weights", Device: 4 * elements}
 	trainsWeights := arch.AdapterLayout() == nil
 	divided := trainsWeights && parts > 1
-	halves := trainsWeights && compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16 // masters are lower halves, of 16 bits
+	halves := trainsWeights && compute.Provider == models.CPU && arch.Geometry().Compute == models.BF16 // of masters
 	if !compute.Narrow() && (halves || divided || offload == OffloadAll) {                              // the device has not all matrices in float32
 		var masters int64 // bytes of the matrices of which Programs read a copy
 		for _, p := range matrices(arch.Layout(), from, to) {

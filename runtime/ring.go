@@ -136,8 +136,8 @@ func (r *Ring) moveTo(e *Env) error {
 // halves of them.
 func (r *Ring) placeWeights(e *Env) (*arena, error) {
 	w := r.Weights
-	from, to := r.Arch.Copied()
-	copied := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
+	from, to := r.Arch.Copied() // no elements in float32
+	roundedCopy := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
 	masters := matrices(w.Layout, from, to) // only updates read these in float32
 	readInFloat32 := piece{0, len(w.Data)}.without(masters)
 	if n := w.Narrow; n != nil { // the host has these matrices in fewer bits alone
@@ -154,12 +154,12 @@ func (r *Ring) placeWeights(e *Env) (*arena, error) {
 		mastersIn = host
 	}
 	masterBlocks := blocksIn(masters, mastersIn)
-	if e.memory.IsHost() && copied.dtype == models.BF16 && r.Adapter == nil {
+	if e.memory.IsHost() && roundedCopy.dtype == models.BF16 && r.Adapter == nil {
 		for i := range masterBlocks {
-			masterBlocks[i].dtype = copied.dtype // the lower halves
+			masterBlocks[i].dtype = roundedCopy.dtype // the lower halves
 		}
 	}
-	a, err := e.newArena(w, append(blocksIn(readInFloat32, e.memory), masterBlocks...), copied)
+	a, err := e.newArena(w, append(blocksIn(readInFloat32, e.memory), masterBlocks...), roundedCopy)
 	if err == nil {
 		a.readInFloat32 = readInFloat32
 		err = a.fill()

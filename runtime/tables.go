@@ -63,7 +63,7 @@ func (t *tables) makeRotary(n int, g models.Geometry) error {
 	return nil
 }
 
-// causal makes the masks for rows of T tokens.
+// causal makes the causal masks of all kinds of layers for rows of T tokens, unless they are of that size already.
 func (t *tables) causal(T int, g models.Geometry) error {
 	for _, k := range g.Kinds {
 		b := t.maskOf(k)

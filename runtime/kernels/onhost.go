@@ -12,7 +12,8 @@ import (
 )
 
 // hostFirst are tried before rules, and hostRules after them: the stock library has no product
-// of bfloat16 on the host, so every one is ours, and so is attention over the cache.
+// of bfloat16 on the host, so every one is ours, and so is attention over the cache. A rule has
+// nodes "Op inputs -> outputs; ...", the operator of ours that replaces them, and a condition.
 var hostFirst = []rule{
 	{"NT a b -> y; Wide x -> a; Wide e -> b", "Logits x e -> y", narrow("e")},
 	{"ReduceSum m ... -> y; Mul a b -> m; Wide x -> a; Wide g -> b; Gather e at -> g", "RowDots x e at -> y", narrow("e")},
@@ -72,9 +73,9 @@ func isNarrowMatrix(types ...models.DType) condition {
 var narrowReaders = map[string]struct{ matrices, scales int }{
 	"Product": {1, 3}, "ProductOnto": {1, 3}, "GateUp": {2, 3}, "FloatProduct": {1, 3}, "Logits": {1, 3}}
 
-// readNarrow has narrowReaders read matrices in fewer bits, and their scales, in place of the results of an Unpack.
-// In graphs of float32 a Gemm by such a matrix transposed becomes a FloatProduct; the stock library is as fast for
-// the others, which gradients have.
+// readNarrow has those of our operators that can (narrowReaders) read matrices in fewer bits, and their scales, in place
+// of the results of an Unpack. In graphs of float32 a Gemm by such a matrix transposed becomes a FloatProduct; the stock
+// library is as fast for the others, which gradients have.
 func (g *fused) readNarrow() {
 	g.index()
 	unpack := func(name string) (n onnx.Node, ok bool) { // the Unpack that computes a value, if one does

@@ -17,11 +17,11 @@ const controlTag = 32000
 
 // The kinds of messages between the threads.
 const (
-	beat  = "beat"  // the sender is alive
-	leave = "leave" // its rank has called Close
-	last  = "last"  // no more beats come
-	abort = "abort" // to rank 0: end the run
-	ended = "ended" // from the rank that ends the run, to the others
+	beat        = "beat"  // the sender is alive
+	leave       = "leave" // its rank has called Close
+	noMoreBeats = "last"  // no more beats come
+	abort       = "abort" // to rank 0: end the run
+	ended       = "ended" // from the rank that ends the run, to the others
 )
 
 type notice struct {
@@ -60,11 +60,11 @@ type control struct {
 	line       string    // the line that it prints then; "" if it was printed
 
 	// How far the orderly end has come.
-	leaving    bool              // this rank has called Close
-	toldOthers bool              // the other ranks have been told
-	leftAt     map[int]time.Time // the other ranks that have called Close
-	lastSent   bool
-	lastCame   bool
+	leaving       bool              // this rank has called Close
+	toldOthers    bool              // the other ranks have been told
+	leftAt        map[int]time.Time // the other ranks that have called Close
+	saidLastBeat  bool
+	heardLastBeat bool
 }
 
 func newControl(l *loop, o Options) *control {
@@ -99,13 +99,13 @@ func (c *control) tick(now time.Time) (over bool) {
 	c.receive(now)
 	size, rank := c.w.Size(), c.w.Rank()
 	next, previous := (rank+1)%size, (rank+size-1)%size
-	if size > 1 && !c.lastSent && now.Sub(c.lastBeat) >= c.every {
+	if size > 1 && !c.saidLastBeat && now.Sub(c.lastBeat) >= c.every {
 		c.send(next, notice{Kind: beat})
 		c.lastBeat = now
 	}
 	// A pause of this process is not one of the other rank.
 	c.silence += min(passed, 2*c.step)
-	if size > 1 && !c.lastCame && c.silence > c.timeout {
+	if size > 1 && !c.heardLastBeat && c.silence > c.timeout {
 		c.abort(fmt.Sprintf("%s has given no sign of life for %v: it is stopped or hangs, or its machine or network is gone", c.name(previous), c.timeout))
 		if previous == 0 { // abort told rank 0, the silent one, which will not end the run: this rank does
 			c.deadline = now
@@ -136,11 +136,11 @@ func (c *control) advanceLeaving(next int) bool {
 	if len(c.leftAt) < size-1 {
 		return false
 	}
-	if size > 1 && !c.lastSent {
-		c.send(next, notice{Kind: last})
-		c.lastSent = true
+	if size > 1 && !c.saidLastBeat {
+		c.send(next, notice{Kind: noMoreBeats})
+		c.saidLastBeat = true
 	}
-	return size == 1 || c.lastCame && len(c.sending) == 0
+	return size == 1 || c.heardLastBeat && len(c.sending) == 0
 }
 
 // endWaiting ends the calls that wait for a rank that has left: its earlier messages arrive within a second.
@@ -244,11 +244,11 @@ func (c *control) hear(from int, n notice, now time.Time) {
 	switch n.Kind {
 	case leave:
 		c.leftAt[from] = now
-	case last:
-		c.lastCame = true
-	case abort:
+	case noMoreBeats:
+		c.heardLastBeat = true
+	case abort: // to rank 0, from a rank that wants to end the run
 		c.announce(n.Rank, n.Text)
-	case ended:
+	case ended: // from rank 0, which ends the run
 		c.beginAbort(n.Rank, n.Text, now.Add(max(saving, c.timeout)+2*grace)) // rank 0 ends all ranks before that
 		c.line = ""                                                           // rank 0 has printed it
 	}
