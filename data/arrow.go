@@ -30,14 +30,14 @@ func isArrow(head []byte, ext string) bool {
 // dictionaries.
 type arrowMessages struct {
 	*columnRows
-	f       *os.File
-	at, end int64              // the part of the stream that is still to be read
-	file    bool               // it is a file, which has a footer
-	schema  []byte             // the first message of a file
-	places  []int64            // where the other messages of a file are
-	budget  int                // bytes that lists and texts of a message may still take; tables may share bytes
-	batch   *flatbuffers.Table // the record batch or dictionary of the message
-	cause   any                // the panic for which the last message was not read
+	f             *os.File
+	at, end       int64              // the part of the stream that is still to be read
+	isFile        bool               // it is a file, which has a footer
+	schema        []byte             // the first message of a file
+	messagePlaces []int64            // where the other messages of a file are
+	budget        int                // bytes that lists and texts of a message may still take; tables may share bytes
+	batch         *flatbuffers.Table // the record batch or dictionary of the message
+	panicked      any                // the panic for which the last message was not read
 }
 
 // openArrow opens a file or a stream of Arrow: a file has a footer with the places of its messages.
@@ -95,7 +95,7 @@ func (m *arrowMessages) readFooter(b []byte) {
 	for _, field := range []int{2, 3} { // the dictionaries and the record batches
 		o := flatbuffers.UOffsetT(t.Offset(slot(field)))
 		for i := 0; o != 0 && i < t.VectorLen(o); i++ {
-			m.places = append(m.places, t.GetInt64(t.Vector(o)+flatbuffers.UOffsetT(24*i))) // of 24 bytes each, the place is first
+			m.messagePlaces = append(m.messagePlaces, t.GetInt64(t.Vector(o)+flatbuffers.UOffsetT(24*i))) // of 24 bytes each, the place is first
 		}
 	}
 	var schema flatbuffers.Table
@@ -105,14 +105,14 @@ func (m *arrowMessages) readFooter(b []byte) {
 		10, 0, 12, 0, 8, 0, 10, 0, 4, 0, 0, 0, // two sizes, and the places of version, kind and header in the table
 		12, 0, 0, 0, 0, 0, 0, 0, version, 0, 1, 0, 0, 0, 0, 0}, b...) // the table: how far back those are, header, version, kind (schema)
 	binary.LittleEndian.PutUint32(m.schema[20:], uint32(32-20+schema.Pos)) // the header is the schema, counted from byte 20
-	m.file = true
+	m.isFile = true
 }
 
 // failIf panics with what was wrong with a message, or else says that the library met an error: its
 // words are about its own parts.
 func (m *arrowMessages) failIf(err error) {
-	if m.cause != nil {
-		panic(m.cause)
+	if m.panicked != nil {
+		panic(m.panicked)
 	}
 	damagedIf(err != nil, "what begins before byte %d cannot be read", m.at)
 }
@@ -128,7 +128,7 @@ func (m *arrowMessages) Release() {}
 // end the stream. A panic is kept for failIf, since the library would change its text.
 func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	defer func() {
-		if m.cause = recover(); m.cause != nil {
+		if m.panicked = recover(); m.panicked != nil {
 			err = io.ErrUnexpectedEOF
 		}
 	}()
@@ -138,9 +138,9 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 		m.checkMetadata(metadata)
 		return ipc.NewMessage(memory.NewBufferBytes(metadata), memory.NewBufferBytes(nil)), nil
 	}
-	if m.file && len(m.places) > 0 {
-		m.at, m.places = m.places[0], m.places[1:]
-	} else if m.file || m.at == m.end {
+	if m.isFile && len(m.messagePlaces) > 0 {
+		m.at, m.messagePlaces = m.messagePlaces[0], m.messagePlaces[1:]
+	} else if m.isFile || m.at == m.end {
 		return nil, io.EOF
 	}
 	length := binary.LittleEndian.Uint32(m.read(4))

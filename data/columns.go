@@ -202,7 +202,7 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 	}
 	p := Problem{Fields: rec.Object, File: rec.File, Line: rec.Line}
 	var reason string
-	row := reading{Object: rec.Object, shown: c.opts.Keep, read: at[:]} // the columns of the parts are read
+	row := reading{Object: rec.Object, shownByTemplate: c.opts.Keep, readColumns: at[:]} // the columns of the parts are read
 	if p.Text, p.Chat, reason = row.prompt(values[promptPart], at[promptPart], c.opts.Prompt == ""); reason != "" {
 		return Problem{}, bad(reason, promptPart)
 	}
@@ -211,7 +211,7 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 	}
 	if c.opts.Offers != nil {
 		p.Choices = labeled(c.opts.Offers(rec.Object))
-		row.read = append(row.read, rec.Object.ChoiceColumn())
+		row.readColumns = append(row.readColumns, rec.Object.ChoiceColumn())
 	}
 	rest.noteColumns(row)
 	if p.ID, _ = scalar(values[idPart]); p.ID == "" {
@@ -437,7 +437,7 @@ func (u *unread) noteColumns(r reading) {
 		reads := func(column string) bool {
 			return strings.EqualFold(column, m.Name) || strings.HasPrefix(column, m.Name+".")
 		}
-		if slices.ContainsFunc(r.read, reads) || slices.ContainsFunc(r.shown, reads) {
+		if slices.ContainsFunc(r.readColumns, reads) || slices.ContainsFunc(r.shownByTemplate, reads) {
 			continue
 		}
 		u.known[m.Name] = true

@@ -37,7 +37,7 @@ func openJSON(in Input) (*Rows, error) {
 		return &Rows{Next: s.nextElement, Unit: "row"}, nil
 	case at > 0:
 		s.r.Discard(at)
-		s.wrapped = true
+		s.insideObject = true
 		return &Rows{Next: s.nextElement, Unit: "row"}, nil
 	case c == '{' || in.Ext == ".jsonl" || in.Ext == ".ndjson":
 		return &Rows{Next: s.nextObject, Unit: "line"}, nil
@@ -76,12 +76,12 @@ func listInside(head []byte) (at int) {
 
 // jsonValues reads JSON values one after the other.
 type jsonValues struct {
-	r          *bufio.Reader
-	line       int    // the number of the current line, from 1
-	text       []byte // the value
-	row        int    // the number of elements so far
-	wrapped    bool   // the array is a member of an enclosing object
-	onePerLine bool   // the first object stood on a line of its own
+	r            *bufio.Reader
+	line         int    // the number of the current line, from 1
+	text         []byte // the value
+	row          int    // the number of elements so far
+	insideObject bool   // the array is a member of an enclosing object
+	onePerLine   bool   // the first object stood on a line of its own
 }
 
 // skipBlanks skips blanks and returns the byte behind them.
@@ -202,7 +202,7 @@ func (s *jsonValues) nextElement() (Object, int, error) {
 // readEnd reads the text after the array: nothing, or the rest of the enclosing object. At
 // the end of the file the error is io.EOF.
 func (s *jsonValues) readEnd() error {
-	for s.wrapped {
+	for s.insideObject {
 		var parts [2]string // the name and the value of a member
 		c, err := s.skipBlanks()
 		for i := 0; err == nil && c != '}' && i < len(parts); i++ {
@@ -222,7 +222,7 @@ func (s *jsonValues) readEnd() error {
 		case err != nil:
 			return arrayCutShort(err)
 		case parts[0] == "": // the closing brace
-			s.wrapped = false
+			s.insideObject = false
 			s.r.Discard(1)
 		case parts[0][0] != '"' || parts[1] == "":
 			return fmt.Errorf("not JSON: %.60q is no name with a value in the object around the array", parts[0])
@@ -281,10 +281,10 @@ func (s *jsonValues) readValue() error {
 
 // A valueEnd finds the end of a value in text that arrives in pieces.
 type valueEnd struct {
-	open                       []byte // the open brackets
+	brackets                   []byte // the open brackets
 	onePerLine                 bool   // each object stands on one line, as far as is known
 	quoted, escaped, lineStart bool   // inside a text; behind a backslash; at the beginning of a line
-	last                       byte   // the last byte that is not blank
+	lastByte                   byte   // the last byte that is not blank
 	values                     int    // about how many values there are
 }
 
@@ -292,7 +292,7 @@ type valueEnd struct {
 const deepest = 10000
 
 // ended says whether the text so far may be a complete value.
-func (v *valueEnd) ended() bool { return len(v.open) == 0 && !v.quoted && v.last != 0 }
+func (v *valueEnd) ended() bool { return len(v.brackets) == 0 && !v.quoted && v.lastByte != 0 }
 
 // find returns how many bytes of head belong to the value, and whether the value ends there. The error is
 // errUnfinished where the next object seems to begin inside the value.
@@ -308,7 +308,7 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 				v.escaped = true
 			case c == '"':
 				v.quoted = false
-				if len(v.open) == 0 {
+				if len(v.brackets) == 0 {
 					return i + 1, true, nil
 				}
 			}
@@ -325,30 +325,30 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 		case '"':
 			v.quoted = true
 		case '{', '[':
-			inList := len(v.open) > 0 && v.open[len(v.open)-1] == '[' && (v.last == '[' || v.last == ',')
-			unexpected := v.onePerLine || v.last != ':' && !inList        // no object may begin here on a line of its own
-			if c == '{' && atLineStart && len(v.open) > 0 && unexpected { // so it is the next one, and this one was cut
+			inList := len(v.brackets) > 0 && v.brackets[len(v.brackets)-1] == '[' && (v.lastByte == '[' || v.lastByte == ',')
+			unexpected := v.onePerLine || v.lastByte != ':' && !inList        // no object may begin here on a line of its own
+			if c == '{' && atLineStart && len(v.brackets) > 0 && unexpected { // so it is the next one, and this one was cut
 				return i, false, errUnfinished
 			}
-			if len(v.open) == deepest {
+			if len(v.brackets) == deepest {
 				return i, false, badLine{fmt.Errorf("not JSON: nested deeper than %d", deepest)}
 			}
-			v.open = append(v.open, c)
+			v.brackets = append(v.brackets, c)
 			v.values++
 		case '}', ']', ',', ':':
-			if len(v.open) == 0 { // the value is a number or a word, which ends before this byte
-				if v.last == 0 {
+			if len(v.brackets) == 0 { // the value is a number or a word, which ends before this byte
+				if v.lastByte == 0 {
 					return i, false, badLine{fmt.Errorf("not JSON: %q stands where a value should begin", c)}
 				}
 				return i, true, nil
 			}
 			if c == ',' || c == ':' {
 				v.values++
-			} else if v.open = v.open[:len(v.open)-1]; len(v.open) == 0 {
+			} else if v.brackets = v.brackets[:len(v.brackets)-1]; len(v.brackets) == 0 {
 				return i + 1, true, nil
 			}
 		}
-		v.last = c
+		v.lastByte = c
 	}
 	return len(head), false, nil
 }

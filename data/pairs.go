@@ -92,7 +92,7 @@ func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []
 				err = r.withHeaderHint(err)
 			}
 		}
-		row := reading{Object: rec.Object, shown: o.Keep} // it collects the columns that are read
+		row := reading{Object: rec.Object, shownByTemplate: o.Keep} // it collects the columns that are read
 		all := make([]Demonstration, len(by))
 		for i := 0; i < len(by) && err == nil; i++ {
 			all[i], err = found[i].demonstration(&row, by[i].Prompt == "")
@@ -234,7 +234,7 @@ func hasForeignTurns(row Object) bool {
 // demonstration reads a row by c, which find has returned. byName says that the prompt's column was
 // found by its name; then it may be an instruction with an input.
 func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demonstration, err error) {
-	row.read = append(row.read, c.Messages, c.Prompt, c.Response, c.Text, c.label)
+	row.readColumns = append(row.readColumns, c.Messages, c.Prompt, c.Response, c.Text, c.label)
 	if c.label != "" {
 		value, _ := lookup(row.Object, c.label)
 		text, _ := scalar(value)

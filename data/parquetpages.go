@@ -25,15 +25,15 @@ import (
 type parquetColumn struct {
 	*parquetFile
 	*parquet.Column
-	def, rep int // the highest levels
-	convert  func(parquet.Value) any
+	maxDef, maxRep int // the highest levels
+	convert        func(parquet.Value) any
 
 	at, end    int64 // the part of the file that is still to be read in this row group
 	codec      format.CompressionCodec
 	unread     int64 // how many values the pages of the row group have that are not open yet
 	dict       []any
 	defs, reps []byte     // the levels of the values that are left in the open page
-	next       func() any // the next value of the page that is not null
+	nextValue  func() any // the next value of the page that is not null
 	pageBytes  int64      // how many bytes the open page holds
 	cells      []parquetCell
 }
@@ -72,8 +72,8 @@ func (c *parquetColumn) row() []parquetCell {
 		}
 		cell := parquetCell{def: c.defs[0], rep: c.reps[0]}
 		c.countValues(1)
-		if int(cell.def) == c.def { // the value is there; at a lower level it is null
-			cell.value = c.next()
+		if int(cell.def) == c.maxDef { // the value is there; at a lower level it is null
+			cell.value = c.nextValue()
 		}
 		c.cells, c.defs, c.reps = append(c.cells, cell), c.defs[1:], c.reps[1:]
 	}
@@ -132,13 +132,13 @@ func (c *parquetColumn) readPage() {
 	case format.DataPage:
 		d := &h.DataPageHeader.V
 		b, encoding = c.unpack(b, plain), d.Encoding
-		c.reps, b = decodeLevels(b, sizeInFront, d.RepetitionLevelEncoding, c.rep, n)
-		c.defs, b = decodeLevels(b, sizeInFront, d.DefinitionLevelEncoding, c.def, n)
+		c.reps, b = decodeLevels(b, sizeInFront, d.RepetitionLevelEncoding, c.maxRep, n)
+		c.defs, b = decodeLevels(b, sizeInFront, d.DefinitionLevelEncoding, c.maxDef, n)
 	case format.DataPageV2:
 		d := &h.DataPageHeaderV2.V
 		encoding = d.Encoding
-		c.reps, b = decodeLevels(b, d.RepetitionLevelsByteLength, format.RLE, c.rep, n)
-		c.defs, b = decodeLevels(b, d.DefinitionLevelsByteLength, format.RLE, c.def, n)
+		c.reps, b = decodeLevels(b, d.RepetitionLevelsByteLength, format.RLE, c.maxRep, n)
+		c.defs, b = decodeLevels(b, d.DefinitionLevelsByteLength, format.RLE, c.maxDef, n)
 		if !d.IsCompressed.Valid || d.IsCompressed.V {
 			b = c.unpack(b, plain-(packed-int64(len(b)))) // the levels before b are never packed
 		}
@@ -147,7 +147,7 @@ func (c *parquetColumn) readPage() {
 	}
 	damagedIf(int64(n) > c.unread, "a page of %d values, and %d are left", n, c.unread)
 	c.unread -= int64(n)
-	c.next = c.values(b, encoding, bytes.Count(c.defs, []byte{byte(c.def)})) // nulls are not stored
+	c.nextValue = c.values(b, encoding, bytes.Count(c.defs, []byte{byte(c.maxDef)})) // nulls are not stored
 }
 
 // unpack decompresses a page of size bytes, and no more of it.

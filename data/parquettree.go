@@ -33,7 +33,7 @@ func (p *parquetFile) addNode(c *parquet.Column) *parquetNode {
 	p.schema = p.schema[1:]
 	n := &parquetNode{Column: c, def: byte(c.MaxDefinitionLevel()), rep: byte(c.MaxRepetitionLevel()), first: len(p.leaves)}
 	if c.Leaf() {
-		p.leaves = append(p.leaves, &parquetColumn{parquetFile: p, Column: c, def: int(n.def), rep: int(n.rep), convert: converter(kind)})
+		p.leaves = append(p.leaves, &parquetColumn{parquetFile: p, Column: c, maxDef: int(n.def), maxRep: int(n.rep), convert: converter(kind)})
 	}
 	var names []string
 	for _, child := range c.Columns() {

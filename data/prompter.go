@@ -160,8 +160,8 @@ var chatColumns = []string{"tools", "documents", "chat_template_kwargs"}
 // A reading finds parts of a prompt in the columns of a row, and notes the columns that it has read.
 type reading struct {
 	Object
-	shown []string // columns that the template shows, so that they are not part of a conversation
-	read  []string
+	shownByTemplate []string // columns that the template shows, so that they are not part of a conversation
+	readColumns     []string
 }
 
 // The names of columns that belong to a prompt in another column.
@@ -175,15 +175,15 @@ var (
 // is none, or if the template shows it.
 func (r *reading) readFirst(names []string) any {
 	column, value := filled(r.Object, columnsNamed(r.Object, names))
-	if !hasValue(value) || slices.ContainsFunc(r.shown, func(name string) bool { return strings.EqualFold(name, column) }) {
+	if !hasValue(value) || slices.ContainsFunc(r.shownByTemplate, func(name string) bool { return strings.EqualFold(name, column) }) {
 		return nil
 	}
-	r.read = append(r.read, column)
+	r.readColumns = append(r.readColumns, column)
 	return value
 }
 
 // undoRead notes that the column that readFirst has read last is about something else, and so not read.
-func (r *reading) undoRead() { r.read = r.read[:len(r.read)-1] }
+func (r *reading) undoRead() { r.readColumns = r.readColumns[:len(r.readColumns)-1] }
 
 // Prompt returns the prompt of a row where value is a text or a list of messages.
 // If it is neither the reason says so in words.

@@ -117,9 +117,9 @@ type Responses struct {
 
 // A tally holds the responses of one suite.
 type tally struct {
-	index map[string]int // from a problem's id to its place
-	seen  [][]*Response  // by problem (nil without responses) and sample; text, ids and log-probs are left out
-	at    [][]span       // where each response is in the file
+	index     map[string]int // from a problem's id to its place
+	responses [][]*Response  // by problem (nil without responses) and sample; text, ids and log-probs are left out
+	spans     [][]span       // where each response is in the file
 }
 
 // A span is a range of bytes of the file.
@@ -151,7 +151,7 @@ func newResponses(p Plan) (*Responses, error) {
 			}
 			t.index[id] = i
 		}
-		t.seen, t.at = make([][]*Response, len(s.IDs)), make([][]span, len(s.IDs))
+		t.responses, t.spans = make([][]*Response, len(s.IDs)), make([][]span, len(s.IDs))
 		r.suites[s.Name] = t
 	}
 	return r, nil
@@ -390,14 +390,14 @@ func (r *Responses) keepInMemory(x Response, at span) error {
 	if x.Sample < 0 || x.Sample >= r.Settings.Samples {
 		return fmt.Errorf("eval: problem %q: sample %d of %d", x.Problem, x.Sample, r.Settings.Samples)
 	}
-	if t.seen[i] == nil {
-		t.seen[i], t.at[i] = make([]*Response, r.Settings.Samples), make([]span, r.Settings.Samples)
+	if t.responses[i] == nil {
+		t.responses[i], t.spans[i] = make([]*Response, r.Settings.Samples), make([]span, r.Settings.Samples)
 	}
-	if t.seen[i][x.Sample] != nil {
+	if t.responses[i][x.Sample] != nil {
 		return fmt.Errorf("eval: problem %q: sample %d is there twice", x.Problem, x.Sample)
 	}
 	x.Text, x.IDs, x.LogProb = "", nil, nil
-	t.seen[i][x.Sample], t.at[i][x.Sample] = &x, at
+	t.responses[i][x.Sample], t.spans[i][x.Sample] = &x, at
 	r.count++
 	return nil
 }
@@ -406,7 +406,7 @@ func (r *Responses) keepInMemory(x Response, at span) error {
 // suites, problems and samples.
 func (r *Responses) Seen() (list []Response) {
 	for _, s := range r.Suites {
-		for _, samples := range r.suites[s.Name].seen {
+		for _, samples := range r.suites[s.Name].responses {
 			for _, x := range samples {
 				if x != nil {
 					list = append(list, *x)
@@ -420,7 +420,7 @@ func (r *Responses) Seen() (list []Response) {
 // Missing returns the samples that a problem, given by its place in a suite, still lacks.
 func (r *Responses) Missing(suite string, problem int) []int {
 	var missing []int
-	seen := r.suites[suite].seen[problem]
+	seen := r.suites[suite].responses[problem]
 	for k := range r.Settings.Samples {
 		if seen == nil || seen[k] == nil {
 			missing = append(missing, k)
@@ -459,7 +459,7 @@ func (r *Responses) Close() error {
 func (r *Responses) sort(f *os.File) error {
 	var spans []span
 	for _, s := range r.Suites {
-		for _, samples := range r.suites[s.Name].at {
+		for _, samples := range r.suites[s.Name].spans {
 			spans = append(spans, samples...)
 		}
 	}

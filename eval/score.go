@@ -79,7 +79,7 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 	out := Score{Suite: s.Name, Problems: len(s.IDs), Samples: n}
 	ks := powers(n)
 	pass, vote := make([][]float64, len(ks)), make([][]float64, len(ks))
-	for i, samples := range r.suites[s.Name].seen {
+	for i, samples := range r.suites[s.Name].responses {
 		o := outcome{Problem: s.IDs[i]}
 		votes := make([]voting, n)
 		for k, x := range samples {

@@ -19,11 +19,11 @@ import (
 // model.safetensors or, where there is none, of the shards that
 // model.safetensors.index.json names.
 type Folder struct {
-	dir   string
-	files []*File
-	names []string
-	where map[string]*File
-	index map[string]string // from a tensor to its shard; nil without an index
+	dir    string
+	files  []*File
+	names  []string
+	fileOf map[string]*File
+	index  map[string]string // from a tensor to its shard; nil without an index
 
 	blockwise map[string]*blockwise // matrices that are several tensors; see openNF4
 }
@@ -36,7 +36,7 @@ func OpenFolder(dir string) (*Folder, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("models: model folder: %s is not a folder; give the folder that holds config.json", dir)
 	}
-	d := &Folder{dir: dir, where: make(map[string]*File)}
+	d := &Folder{dir: dir, fileOf: make(map[string]*File)}
 	folder, err := files.OpenFolder(dir)
 	if err != nil {
 		return nil, fmt.Errorf("models: model folder: %w", err)
@@ -103,7 +103,7 @@ func (d *Folder) add(f *File) {
 	d.files = append(d.files, f)
 	d.names = append(d.names, f.Names()...)
 	for _, name := range f.Names() {
-		d.where[name] = f
+		d.fileOf[name] = f
 	}
 }
 
@@ -181,7 +181,7 @@ func (d *Folder) openShards(folder *files.Folder, x *index) error {
 // tensors that no shard has and no model needs: a tied head, frequencies.
 func (d *Folder) checkComplete(l *Layout) error {
 	for _, name := range l.names {
-		if shard, ok := d.index[name]; ok && d.where[name] == nil {
+		if shard, ok := d.index[name]; ok && d.fileOf[name] == nil {
 			return fmt.Errorf("models: %s: shard %q lacks the tensor %q that the index puts there; fetch the shard again", filepath.Join(d.dir, indexFile), shard, name)
 		}
 	}
@@ -199,7 +199,7 @@ func (d *Folder) Info(name string) (tensorInfo, bool) {
 	if b := d.blockwise[name]; b != nil {
 		return b.info(), true
 	}
-	if f := d.where[name]; f != nil {
+	if f := d.fileOf[name]; f != nil {
 		return f.Info(name)
 	}
 	return tensorInfo{}, false
@@ -210,7 +210,7 @@ func (d *Folder) ReadFloat32(name string, dst []float32, first int) error {
 	if b := d.blockwise[name]; b != nil {
 		return b.readFloat32(dst, first)
 	}
-	f := d.where[name]
+	f := d.fileOf[name]
 	if f == nil {
 		return fmt.Errorf("models: %s: tensor %q: not in any file: %w", d.dir, name, fs.ErrNotExist)
 	}

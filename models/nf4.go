@@ -20,11 +20,11 @@ const nf4State = ".quant_state.bitsandbytes__nf4"
 
 // A blockwise is a matrix that bitsandbytes has written in NF4.
 type blockwise struct {
-	folder  *Folder
-	name    string
-	numbers []float32 // what four bits stand for
-	nested  []float32 // what a byte of .absmax stands for; nil if that has the scales
-	state   nf4Record
+	folder        *Folder
+	name          string
+	codebook      []float32 // what four bits stand for
+	scaleCodebook []float32 // what a byte of .absmax stands for; nil if that has the scales
+	state         nf4Record
 }
 
 // An nf4Record is the state of a matrix.
@@ -62,7 +62,7 @@ func (d *Folder) openNF4() error {
 	return nil
 }
 
-// open reads the state, numbers and nested, and checks the sizes of all tensors of the matrix.
+// open reads the state, codebook and scaleCodebook, and checks the sizes of all tensors of the matrix.
 func (b *blockwise) open() error {
 	t, _ := b.folder.Info(b.name + nf4State)
 	text, err := b.read(nf4State, U8, 0, t.Elements)
@@ -90,8 +90,8 @@ func (b *blockwise) open() error {
 			return fmt.Errorf("%q has %d elements, want %d", b.name+end, t.Elements, sizes[end])
 		}
 	}
-	if b.numbers, err = b.floats(".quant_map", 0, 16); err == nil && sizes[".nested_quant_map"] > 0 {
-		b.nested, err = b.floats(".nested_quant_map", 0, 256)
+	if b.codebook, err = b.floats(".quant_map", 0, 16); err == nil && sizes[".nested_quant_map"] > 0 {
+		b.scaleCodebook, err = b.floats(".nested_quant_map", 0, 256)
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func (b *blockwise) info() tensorInfo {
 // read reads n elements, from element first on, of the matrix's tensor with a suffix, which must have the type d.
 func (b *blockwise) read(suffix string, d DType, first, n int) ([]byte, error) {
 	name := b.name + suffix
-	f := b.folder.where[name]
+	f := b.folder.fileOf[name]
 	if f == nil {
 		return nil, fmt.Errorf("%q: not in any file: %w", name, fs.ErrNotExist)
 	}
@@ -127,9 +127,9 @@ func (b *blockwise) floats(suffix string, first, n int) ([]float32, error) {
 }
 
 // scales reads the scales of n blocks, from block first on. Where they are stored as bytes it puts them together
-// from nested, the scales of larger blocks and the offset.
+// from scaleCodebook, the scales of larger blocks and the offset.
 func (b *blockwise) scales(first, n int) ([]float32, error) {
-	if b.nested == nil {
+	if b.scaleCodebook == nil {
 		return b.floats(".absmax", first, n)
 	}
 	raw, err := b.read(".absmax", U8, first, n)
@@ -143,7 +143,7 @@ func (b *blockwise) scales(first, n int) ([]float32, error) {
 	}
 	out := make([]float32, n)
 	for i, x := range raw {
-		out[i] = b.nested[x]*larger[(first+i)/b.state.Nested-from] + float32(b.state.Offset)
+		out[i] = b.scaleCodebook[x]*larger[(first+i)/b.state.Nested-from] + float32(b.state.Offset)
 	}
 	return out, nil
 }
@@ -163,7 +163,7 @@ func (b *blockwise) readFloat32(dst []float32, first int) error {
 		return err
 	}
 	for i := range dst {
-		dst[i] = b.numbers[fourBits(raw, first%2+i)] * scales[(first+i)/b.state.Block-from] // raw begins at an even one
+		dst[i] = b.codebook[fourBits(raw, first%2+i)] * scales[(first+i)/b.state.Block-from] // raw begins at an even one
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (w *Weights) besideModel() (list []Tensor) {
 	}
 	for _, name := range w.besideSource.besideModel {
 		info, _ := w.besideSource.Folder.Info(name)
-		list = append(list, Tensor{Name: name, Shape: info.Shape, stored: w.besideSource.where[name]})
+		list = append(list, Tensor{Name: name, Shape: info.Shape, stored: w.besideSource.fileOf[name]})
 	}
 	return list
 }

@@ -101,11 +101,11 @@ const labelWidth = 24
 
 // A layout sets how much of a run a view shows.
 type layout struct {
-	chart     int  // lines that the reward's curve takes
-	meters    bool // one line with a bar for each phase, instead of one line for all phases
-	spacious  bool // empty lines between the parts
-	sample    int  // lines that a prompt and its response take
-	mostItems int  // largest number of suites, and of metrics; 0 is all
+	chartLines  int  // lines that the reward's curve takes
+	meters      bool // one line with a bar for each phase, instead of one line for all phases
+	spacious    bool // empty lines between the parts
+	sampleLines int  // lines that a prompt and its response take
+	mostItems   int  // largest number of suites, and of metrics; 0 is all
 }
 
 // layouts are sorted from the most detail to the least. draw chooses the first one that fits into the terminal.
@@ -153,7 +153,7 @@ func (v *view) addGap() {
 func (v *view) draw(r *Run, samples []rolloutView, rounds int) {
 	v.progress(r, rounds)
 	for _, text := range r.Diagnoses {
-		v.addText(printable(text), v.sample, false)
+		v.addText(printable(text), v.sampleLines, false)
 	}
 	v.addGap()
 	if r.Rounds.Len() == 0 {
@@ -197,7 +197,7 @@ func (v *view) rewards(r *Run) {
 		}
 	}
 	v.addLine("%s", line)
-	for _, row := range brailleChart(r.Rounds.Column("reward"), v.width, v.chart) {
+	for _, row := range brailleChart(r.Rounds.Column("reward"), v.width, v.chartLines) {
 		v.addLine("%s", row)
 	}
 	var scores []string
@@ -277,7 +277,7 @@ func (v *view) phases(r *Run) {
 // of facts, in as many lines as the layout has for a sample.
 func (v *view) response(s rolloutView) {
 	v.addLine("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
-	lines := v.sample // that remain
+	lines := v.sampleLines // that remain
 	if lines > 1 {
 		prompt := printable(strings.TrimSpace(s.Prompt))
 		if over := runewidth.StringWidth(prompt) - v.width; over > 0 {

@@ -13,9 +13,9 @@ type Kept struct {
 	StepCost int
 	Reused   int // number of tokens of the newest prompt that were not computed again
 
-	held       []int32 // tokens of the sequence in the slot; nil if the slot is free
+	heldIDs    []int32 // tokens of the sequence in the slot; nil if the slot is free
 	prompt     []int32 // the newest prompt of Prefill
-	continues  bool    // prompt continues held; otherwise the decoder has computed it
+	continues  bool    // prompt continues heldIDs; otherwise the decoder has computed it
 	stepFailed bool    // a step failed, so the content of the slot is unknown
 }
 
@@ -29,11 +29,11 @@ func (d *Kept) Prefill(prompts [][]int32) ([]int, error) {
 		return nil, fmt.Errorf("sampler: a Kept decoder has %d prompts and %d slots; it takes one of each", len(prompts), d.Slots())
 	}
 	d.prompt = slices.Clone(prompts[0])
-	further := len(d.prompt) - len(d.held)
-	d.continues = d.held != nil && !d.stepFailed && further > 0 && further*d.StepCost <= len(d.held) &&
-		slices.Equal(d.held, d.prompt[:len(d.held)])
+	further := len(d.prompt) - len(d.heldIDs)
+	d.continues = d.heldIDs != nil && !d.stepFailed && further > 0 && further*d.StepCost <= len(d.heldIDs) &&
+		slices.Equal(d.heldIDs, d.prompt[:len(d.heldIDs)])
 	if d.continues {
-		d.Reused = len(d.held)
+		d.Reused = len(d.heldIDs)
 		return []int{0}, nil // 0 is no handle: Begin and Drop do not read it
 	}
 	d.Reused = 0
@@ -47,13 +47,13 @@ func (d *Kept) Begin(rows []Row) error {
 	if !d.continues {
 		err := d.Decoder.Begin(rows)
 		if err == nil {
-			d.held = slices.Clone(d.prompt)
+			d.heldIDs = slices.Clone(d.prompt)
 		}
 		return err
 	}
-	for _, id := range d.prompt[len(d.held):] {
+	for _, id := range d.prompt[len(d.heldIDs):] {
 		rows[0].ID = id
-		if err := d.Step(rows); err != nil { // Step also adds id to held; the last step samples the first token
+		if err := d.Step(rows); err != nil { // Step also adds id to heldIDs; the last step samples the first token
 			d.Close()
 			return err
 		}
@@ -64,7 +64,7 @@ func (d *Kept) Begin(rows []Row) error {
 // Step appends a token to the sequence.
 func (d *Kept) Step(rows []Row) error {
 	err := d.Decoder.Step(rows)
-	d.held, d.stepFailed = append(d.held, rows[0].ID), d.stepFailed || err != nil
+	d.heldIDs, d.stepFailed = append(d.heldIDs, rows[0].ID), d.stepFailed || err != nil
 	return err
 }
 
@@ -80,8 +80,8 @@ func (d *Kept) Drop(prefix int) {
 
 // Close frees the slot.
 func (d *Kept) Close() {
-	if d.held != nil {
+	if d.heldIDs != nil {
 		d.Decoder.Free(0)
 	}
-	d.held, d.stepFailed = nil, false
+	d.heldIDs, d.stepFailed = nil, false
 }

@@ -110,7 +110,7 @@ func defineOnce(values map[string]Tensor, name string, t Tensor) {
 
 // run evaluates one node from the values of its inputs. An attribute that the operator did not read is a failure.
 func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
-	c := &call{Node: n, asked: make(map[string]bool)}
+	c := &call{Node: n, readAttributes: make(map[string]bool)}
 	defer func() {
 		switch e := recover().(type) {
 		case nil:
@@ -141,7 +141,7 @@ func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
 	}
 	out = op(c)
 	for _, a := range n.Attrs {
-		if !c.asked[a.Name] {
+		if !c.readAttributes[a.Name] {
 			fail("attribute %q is not known", a.Name)
 		}
 	}
@@ -206,8 +206,8 @@ func recoverTo(err *error, name string) {
 // A call is a node and its inputs.
 type call struct {
 	onnx.Node
-	in    []*Tensor // nil for an omitted input
-	asked map[string]bool
+	in             []*Tensor // nil for an omitted input
+	readAttributes map[string]bool
 }
 
 // operands demands between least and most inputs and returns them; only the inputs after
@@ -225,7 +225,7 @@ func (c *call) operands(least, most int) []*Tensor {
 }
 
 func attribute[T any](c *call, name string, otherwise T) T {
-	c.asked[name] = true
+	c.readAttributes[name] = true
 	for _, a := range c.Attrs {
 		if a.Name == name {
 			v, ok := a.Value.(T)
@@ -245,7 +245,7 @@ func (c *call) int(name string, otherwise int) int {
 func (c *call) flag(name string) bool { return c.int(name, 0) == 1 }
 
 func (c *call) float(name string, otherwise float64) float64 {
-	c.asked[name] = true
+	c.readAttributes[name] = true
 	if !slices.ContainsFunc(c.Attrs, func(a onnx.Attr) bool { return a.Name == name }) {
 		return otherwise
 	}

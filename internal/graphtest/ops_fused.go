@@ -232,7 +232,7 @@ func (q queryGroup) attend(out []float64) {
 				scores.Data[s] = math.Inf(-1)
 			}
 		}
-		p := softmax(&call{in: []*Tensor{&scores}, asked: map[string]bool{}})[0]
+		p := softmax(&call{in: []*Tensor{&scores}, readAttributes: map[string]bool{}})[0]
 		for s, w := range p.Data {
 			for i, v := range q.values(g, s) {
 				out[h*q.width+i] += w * v

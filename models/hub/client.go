@@ -56,7 +56,7 @@ func newClient(s settings, o Options) *client {
 	transport.ResponseHeaderTimeout = answerTimeout
 	transport.DisableCompression = true // ask for no compression: lengths and ranges are those of the file
 	return &client{
-		endpoint: s.endpoint, token: s.token, tokenSource: s.source, permission: "read", transport: cmp.Or[http.RoundTripper](o.transport, transport),
+		endpoint: s.endpoint, token: s.token, tokenSource: s.tokenSource, permission: "read", transport: cmp.Or[http.RoundTripper](o.transport, transport),
 		attempts: maxAttempts,
 		notice:   o.Notice, sleep: o.wait, stall: cmp.Or(o.stall, stallTimeout), unstated: cmp.Or(o.unstated, maxUnstated),
 	}

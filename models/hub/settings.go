@@ -14,12 +14,12 @@ import (
 
 // settings are the values of the environment variables.
 type settings struct {
-	home     string   // HF_HOME
-	cache    string   // the folder "hub"
-	endpoint *url.URL // without a slash at the end
-	token    string   // may be empty
-	source   string   // the variable or file of the token, for messages
-	offline  bool
+	home        string   // HF_HOME
+	cache       string   // the folder "hub"
+	endpoint    *url.URL // without a slash at the end
+	token       string   // may be empty
+	tokenSource string   // the variable or file of the token, for messages
+	offline     bool
 }
 
 const defaultEndpoint = "https://huggingface.co"
@@ -72,22 +72,22 @@ func readSettings(o Options) (settings, error) {
 
 // readToken finds the token: a variable, or a file below base.
 func (s *settings) readToken(base string, env func(...string) string, expand func(string) (string, error)) (err error) {
-	s.token, s.source = strings.TrimSpace(env("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")), "HF_TOKEN"
+	s.token, s.tokenSource = strings.TrimSpace(env("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")), "HF_TOKEN"
 	if s.token == "" && !isTrue(env("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
-		s.source = filepath.Join(base, "token")
+		s.tokenSource = filepath.Join(base, "token")
 		if p := env("HF_TOKEN_PATH"); p != "" {
-			if s.source, err = expand(p); err != nil {
+			if s.tokenSource, err = expand(p); err != nil {
 				return err
 			}
 		}
-		text, err := os.ReadFile(s.source)
+		text, err := os.ReadFile(s.tokenSource)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("hub: the token: %w", err)
 		}
 		s.token = strings.TrimSpace(string(text))
 	}
 	if strings.ContainsFunc(s.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("hub: the token in %s has characters that a token cannot have", s.source)
+		return fmt.Errorf("hub: the token in %s has characters that a token cannot have", s.tokenSource)
 	}
 	return nil
 }

@@ -30,9 +30,9 @@ type config struct {
 	Alphas  patterns `json:"alpha_pattern"`
 	Save    []string `json:"modules_to_save"`
 
-	indexes []*regexp.Regexp // of Indexes: the number of a layer in a path is idx
-	saved   []*regexp.Regexp // of Save: PEFT gives what they match no products
-	text    []byte
+	layerNumbers  []*regexp.Regexp // of Indexes: the number of a layer in a path is idx
+	savedPatterns []*regexp.Regexp // of Save: PEFT gives what they match no products
+	text          []byte
 }
 
 // computedValues lists keys whose other values would change the computation, with the values that
@@ -72,7 +72,7 @@ func readConfig(path string) (config, error) {
 }
 
 // parseConfig reads the text of an adapter_config.json, with PEFT's defaults. A key that it does not know or compute is
-// an error unless its value is empty. It compiles layers_pattern and modules_to_save to indexes and saved.
+// an error unless its value is empty. It compiles layers_pattern and modules_to_save to layerNumbers and savedPatterns.
 func parseConfig(text []byte) (config, error) {
 	c := config{Rank: 8, Alpha: 8, text: text}
 	if err := strict.JSON(text, &c); err != nil {
@@ -93,14 +93,14 @@ func parseConfig(text []byte) (config, error) {
 		return c, err
 	}
 	// layers_pattern names what comes before the number of a layer in a path, such as layers in model.layers.0.mlp.
-	if c.indexes, err = compile(`^(?:(?:^|.*?\.)`, `\.(?P<idx>\d+)\.)`, c.Indexes.list...); err != nil {
+	if c.layerNumbers, err = compile(`^(?:(?:^|.*?\.)`, `\.(?P<idx>\d+)\.)`, c.Indexes.list...); err != nil {
 		return c, fmt.Errorf("layers_pattern: %w", err)
 	}
-	if len(c.indexes) == 0 {
-		c.indexes = []*regexp.Regexp{regexp.MustCompile(anyIndex)}
+	if len(c.layerNumbers) == 0 {
+		c.layerNumbers = []*regexp.Regexp{regexp.MustCompile(anyIndex)}
 	}
 	// modules_to_save names whole words of a path, between dots or its ends.
-	if c.saved, err = compile(`^(?:(^|.*\.)`, `($|\..*))`, c.Save...); err != nil {
+	if c.savedPatterns, err = compile(`^(?:(^|.*\.)`, `($|\..*))`, c.Save...); err != nil {
 		return c, fmt.Errorf("modules_to_save: %w", err)
 	}
 	fractional := func(p pattern) bool { return !(p.value >= 1 && p.value <= maxRank && p.value == math.Trunc(p.value)) }

@@ -120,12 +120,12 @@ func (c config) products(m models.Model) (list []product, b modules, err error) 
 // hasProduct reports whether the module at a path has a product.
 func (c config) hasProduct(path string) bool {
 	switch {
-	case c.Exclude.matches(path) || matchAny(c.saved, path) || !c.Targets.matches(path):
+	case c.Exclude.matches(path) || matchAny(c.savedPatterns, path) || !c.Targets.matches(path):
 		return false
 	case len(c.Layers) == 0 || slices.Contains(c.Targets.list, path):
 		return true
 	}
-	for _, p := range c.indexes {
+	for _, p := range c.layerNumbers {
 		if found := p.FindStringSubmatch(path); found != nil { // the first that matches counts
 			return slices.ContainsFunc(c.Layers, func(l int) bool { return strconv.Itoa(l) == found[p.SubexpIndex("idx")] })
 		}

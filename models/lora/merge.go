@@ -18,10 +18,10 @@ type merging struct {
 	products []product
 	model    *models.Weights
 	// tied says that the head and the embedding are one tensor, embedding.
-	tied      bool
-	embedding string // the embedding's name
-	naming    fileNaming
-	replaced  map[string]string // from tensors of the adapter to those of the model that they replace
+	tied         bool
+	embedding    string // the embedding's name
+	naming       fileNaming
+	replacements map[string]string // from tensors of the adapter to those of the model that they replace
 }
 
 // Merge adds the adapter in the folder dir to the weights of its model m: W + scale B A for
@@ -41,7 +41,7 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 		_, _, has := model.View(p.module + ".weight")
 		return !has && p.module != headModule
 	})
-	merging := merging{config: c, products: products, model: model, embedding: base.embedding + ".weight", naming: base.naming, replaced: map[string]string{}}
+	merging := merging{config: c, products: products, model: model, embedding: base.embedding + ".weight", naming: base.naming, replacements: map[string]string{}}
 	_, _, untied := model.View(headTensor)
 	merging.tied = !untied
 	f, err := openTensors(dir, nil) // unchecked: the layout depends on the names in the file
@@ -60,7 +60,7 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 	if err := merging.checkTied(tensors); err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	for from, to := range merging.replaced {
+	for from, to := range merging.replacements {
 		data, _, _ := tensors.View(from)
 		w, _, _ := model.View(to) // a head that is the embedding has none of its own
 		copy(w, data)
@@ -76,7 +76,7 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 }
 
 // layout returns the tensors that the adapter must have: A and B of each product, and those that replace
-// the model's, which it adds to x.replaced. These are what modules_to_save names, and of names, those of
+// the model's, which it adds to x.replacements. These are what modules_to_save names, and of names, those of
 // the adapter's file, the ones that the model has, too.
 func (x *merging) layout(names []string) (*models.Layout, error) {
 	var table []models.Fused
@@ -100,17 +100,17 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 		if module := name[:strings.LastIndex(name, ".")]; has[module] {
 			return nil, fmt.Errorf("both target_modules and modules_to_save have %s: PEFT refuses that, too", module)
 		}
-		x.replaced[models.AdapterPrefix+name] = name
+		x.replacements[models.AdapterPrefix+name] = name
 	}
 	for _, from := range names {
 		to, ours := x.naming.name(strings.Replace(from, ".base_layer.", ".", 1))
 		// PEFT has the model's tensor under base_layer if its module has a product, and else under its own name.
 		if module := to[:max(0, strings.LastIndex(to, "."))]; ours && shapes[to] != nil && has[module] == strings.Contains(from, ".base_layer.") {
-			x.replaced[from] = to
+			x.replacements[from] = to
 		}
 	}
-	for _, from := range slices.Sorted(maps.Keys(x.replaced)) {
-		table = append(table, models.Plain(from, shapes[x.replaced[from]]...))
+	for _, from := range slices.Sorted(maps.Keys(x.replacements)) {
+		table = append(table, models.Plain(from, shapes[x.replacements[from]]...))
 	}
 	l, err := models.NewLayout(table)
 	if err == nil {

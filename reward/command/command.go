@@ -49,10 +49,10 @@ type worker struct {
 	groups    int  // number of groups that it has
 	exclusive bool // it takes no other group beside its only one
 
-	mu       sync.Mutex
-	process  *process.Lines // nil before the first process
-	failures int            // processes in a row that died without an answer
-	rested   time.Time      // when the next process may start
+	mu         sync.Mutex
+	process    *process.Lines // nil before the first process
+	failures   int            // processes in a row that died without an answer
+	restsUntil time.Time      // when the next process may start
 }
 
 // About is the reward's line in lists.
@@ -189,10 +189,10 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 		if brief {
 			w.failures = 1
 		}
-		w.rested = w.process.EndedAt.Add(external.Backoff(w.failures))
+		w.restsUntil = w.process.EndedAt.Add(external.Backoff(w.failures))
 	}
 	w.process = nil
-	if err := remote.Sleep(ctx, time.Until(w.rested)); err != nil {
+	if err := remote.Sleep(ctx, time.Until(w.restsUntil)); err != nil {
 		return nil, err
 	}
 	grader, err := process.StartLines(command, messageWords)
