@@ -120,6 +120,7 @@ func TestSchema(t *testing.T) {
 		{`{"type": "integer", "minimum": -12, "maximum": 105}`, `-12|-9|-1|0|7|99|105|100|10`, `-13|106|-0|111|1000|00`},
 		{`{"type": "integer", "exclusiveMinimum": 0}`, `1|10|999999999999999`, `0|-1|1000000000000000`},
 		{`{"type": "integer", "exclusiveMaximum": 0}`, `-1|-10`, `0|1`},
+		{`{"type": "integer", "exclusiveMinimum": -999999999999999, "maximum": 0}`, `-999999999999998|-1|0`, `-999999999999999|1`},
 		{`{"type": "integer", "minimum": 17}`, `17|18|20|99|100`, `16|9|1`},
 		{`{"type": "number", "minimum": 0, "maximum": 1}`, `0|1|0.5|1.0|0.999`, `1.01|-0.1|2|1.|.5`},
 		{`{"type": "number", "exclusiveMinimum": 0.25, "exclusiveMaximum": 10}`, `0.26|0.251|9.99|1|5`, `0.25|0.250|0.2|10|10.0|0`},

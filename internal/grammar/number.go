@@ -22,9 +22,10 @@ func (x bounds) form() Form {
 	if math.IsInf(x.least, 0) && math.IsInf(x.most, 0) && !x.integer {
 		return number
 	}
-	const limit = 1e15 - 1 // the largest integer that is written: it has as many digits as there may be
+	const limit = 1e15 - 1 // the largest integer that is written; bounds beyond it exclude nothing
 	below := bounds{least: max(-x.most, 0), most: min(-x.least, limit), integer: x.integer}
-	below.leastExcluded, below.mostExcluded = x.mostExcluded || x.most >= 0, x.leastExcluded && x.least > -limit // >= 0: there is no -0
+	below.leastExcluded = x.mostExcluded || x.most >= 0 // the latter since there is no -0
+	below.mostExcluded = x.leastExcluded && x.least >= -limit
 	x.mostExcluded, x.most = x.mostExcluded && x.most <= limit, min(x.most, limit)
 	x.leastExcluded, x.least = x.leastExcluded && x.least >= 0, max(x.least, 0)
 	var signs []Form
