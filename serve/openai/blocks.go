@@ -143,7 +143,7 @@ func (b chatBody) setTools(tools []clientTool, parallel bool, types ...string) e
 			return invalid("tools", "tools[%d] has the type %q: this server runs no tools, so there are those of the client alone", i, t.Type)
 		}
 		if t.Parameters == nil {
-			t.Parameters = t.Input
+			t.Parameters = t.Input // Anthropic's name of them
 		}
 		described := map[string]any{"name": t.Name, "description": t.Description, "parameters": t.Parameters, "strict": t.Strict}
 		list = append(list, map[string]any{"type": "function", "function": described})
