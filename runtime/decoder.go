@@ -269,7 +269,7 @@ func (d *Decoder) Begin(rows []sampler.Row) (err error) {
 			return err
 		}
 	}
-	return d.sample(d, &d.tokenChooser.hidden, pointers)
+	return d.tokenChooser.sample(d, &d.tokenChooser.hidden, pointers)
 }
 
 // stepSession returns the session for steps in a form. It loads it at the first call.
@@ -316,7 +316,7 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 		return err
 	}
 	d.cache.stepped(rows)
-	return d.sample(d, &s.hidden, byRow)
+	return d.tokenChooser.sample(d, &s.hidden, byRow)
 }
 
 // checkStep returns an error if the step is impossible, else the length of the longest sequence.

@@ -97,16 +97,16 @@ func (o Options) resolve(d device, usable func(device) error) (device, error) {
 	if d.provider != nil {
 		return d, usable(d)
 	}
-	d, why, err := resolve(usable)
+	d, why, err := resolveAuto(usable)
 	if o.Notice != nil && why != "" {
 		o.Notice("running on the CPU: " + why)
 	}
 	return d, err
 }
 
-// resolve decides what "auto" means: device 0 of the first provider that is present and whose device is usable, or
+// resolveAuto decides what "auto" means: device 0 of the first provider that is present and whose device is usable, or
 // the CPU. why is the reason for the CPU in one line: from the first provider, and from others that are present.
-func resolve(usable func(device) error) (d device, why string, err error) {
+func resolveAuto(usable func(device) error) (d device, why string, err error) {
 	var texts []string
 	for i, p := range providers {
 		d := device{provider: p}
@@ -169,7 +169,7 @@ func (o Options) foresee(ctx context.Context) (device, string, error) {
 	if err != nil || d.provider != nil {
 		return d, "", err
 	}
-	d, reason, _ := resolve(func(d device) error {
+	d, reason, _ := resolveAuto(func(d device) error {
 		at, err := provision.Look(o.Options, d.provider.Library())
 		if err != nil {
 			return err

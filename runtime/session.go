@@ -128,7 +128,7 @@ type keptSessions struct {
 	by map[[sha256.Size]byte]*C.OrtSession
 }
 
-// load returns the session of p, and keeps it.
+// load returns the session of p: the one that it has kept for the same graph, options and threads, or a new one.
 func (k *keptSessions) load(e *Env, env *C.OrtEnv, p models.Program) (ptr *C.OrtSession, err error) {
 	model := p.ONNX().Encode()
 	digest := sha256.Sum256(fmt.Append(model, p.Options, e.noPool))

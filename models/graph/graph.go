@@ -119,7 +119,7 @@ func (g *Graph) Input(name string, elem models.DType, shape Shape) *Node {
 		fail("input %q: element type %v is not supported", name, elem)
 	}
 	for _, d := range shape {
-		Dims(d)
+		Dims(d) // fails if d is not valid
 	}
 	n := g.add(&Node{name: name, elem: elem, shape: shape})
 	g.inputs = append(g.inputs, n)

@@ -174,8 +174,8 @@ const (
 )
 
 // serve moves messages until all ranks have left. In each turn it takes over what callers ask for, lets control do
-// what is due, and waits until the oldest part of a message is done: it tests without a pause while messages move,
-// and then with longer and longer ones.
+// what is due, and waits until the oldest part of a message is done: it tests without a pause while messages move, and
+// with longer and longer pauses (doze) once none does.
 func (l *loop) serve() {
 	lastMoved := time.Now()
 	var oldest []*C.onering_part
@@ -332,7 +332,7 @@ func (l *loop) finish() {
 			C.onering_mpi_cancel(p)
 		}
 	}
-	if len(l.lostRoutes) > 0 { // some libraries end the process here
+	if len(l.lostRoutes) > 0 { // some libraries would then end the process in MPI_Finalize
 		l.fail(errors.New("mpi: messages are left over that nobody receives or sent: MPI does not end in order"))
 		return
 	}

@@ -285,7 +285,7 @@ func (w *World) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 		if len(moves) == 0 {
 			return nil
 		}
-		if err := w.check((w.Rank()+1)%w.Size(), tag); err != nil { // of the tag; peers are right
+		if err := w.check((w.Rank()+1)%w.Size(), tag); err != nil { // the tag may be wrong; this peer stands for all
 			return err
 		}
 		if err := w.loop.move(ctx, moves...); err != nil {

@@ -84,7 +84,7 @@ func Diagnose(ctx context.Context, o Options, k Kind) (r Report, usable bool) {
 		}
 	default:
 		r.Problems = append(r.Problems, fmt.Sprintf("%s yet: the first command that needs one fetches it, or name one with %s",
-			strings.TrimRight("no ONNX Runtime library "+k.Name, " "), LibraryVariable))
+			strings.TrimRight("no ONNX Runtime library "+k.Name, " "), LibraryVariable)) // Name is empty for the CPU
 	}
 	return r, true
 }

@@ -71,7 +71,7 @@ func pipFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	args := append(client[1:len(client):len(client)], "download")
 	args = append(args, refs...)
 	args = append(args, "--no-deps", "--only-binary=:all:",
-		"--python-version=3.12", "--implementation=cp", "--platform="+b.Platform,
+		"--python-version=3.12", "--implementation=cp", "--platform="+b.Platform, // whatever this machine has
 		"--dest="+p.staging, "--no-input", "--disable-pip-version-check", "--quiet")
 	if err := p.runClient(ctx, b, "pip", client[0], args...); err != nil {
 		return err
