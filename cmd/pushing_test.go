@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,7 +31,12 @@ func TestPushWhileTraining(t *testing.T) {
 	if code == 0 || !strings.Contains(stderr, `output.push_to = "me/mine": `) || !strings.Contains(stderr, "or is not valid") {
 		t.Errorf("code %d: a run with a token that the hub does not know begins\n%s", code, stderr)
 	}
-	t.Setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "0") // the test would wait for the attempts' own pauses
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer busy.Close()
+	t.Setenv("HF_ENDPOINT", busy.URL)
 	code, stdout, stderr = command(t, "", "train", "--quiet", "--json", "--report=false", "--out", dir+"-3", "--set", "output.push_to=me/mine", "--set", "train.rounds=1",
 		"--set", "rollout.prompts_per_round=4", "--set", "train.batch_size=32", "--set", "eval.suites=")
 	if code != 1 || !strings.Contains(stdout, `"rounds":1`) || !strings.Contains(stderr, "onering push --model ") {

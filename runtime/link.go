@@ -166,7 +166,7 @@ func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x 
 // (excluded) of trained weights: 4 for each element. But in a divided Ring without an adapter matrices that have a
 // rounded copy move only as that copy, and other elements in its range, such as norms, in both types.
 func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int64 {
-	read, copied := []piece{{0, math.MaxInt}}, piece{}
+	read, copied, copiedSize := []piece{{0, math.MaxInt}}, piece{}, arch.Geometry().Compute.Size()
 	first, end := arch.Copied()
 	if divided && arch.AdapterLayout() == nil {
 		copied = piece{first, end}
@@ -174,7 +174,7 @@ func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int6
 	}
 	return func(from, to int) int64 {
 		all := piece{from, to}
-		bytes := all.intersect(copied).size() * arch.Geometry().Compute.Size()
+		bytes := all.intersect(copied).size() * copiedSize
 		for _, p := range read {
 			bytes += 4 * all.intersect(p).size()
 		}
