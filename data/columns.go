@@ -36,8 +36,8 @@ const (
 	idPart
 )
 
-// locateParts sets which columns of a row may be its parts (found), or why none may (wrong), and notes if one has answers
-// that are not solutions. It adds the first of each to those in use. The prompt's column is not an answer's unless the user says so.
+// locateParts sets which columns of a row may be its parts (found), or why none may (wrong), and adds the first of each to
+// those in use. It notes a column of answers that are not solutions. The prompt's is none unless the user named it.
 func (c *columns) locateParts(row Object) {
 	if c.shape != nil && slices.EqualFunc(c.shape, row, func(name string, m Member) bool { return name == m.Name }) {
 		return // the row before had the same columns

@@ -66,9 +66,9 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 		token = "the token in " + c.tokenSource + " may not " + c.permission + " it, or is not valid"
 	}
 	switch {
-	case code == "GatedRepo":
+	case code == "GatedRepo": // a verb must follow "then"
 		e.Err = errGated
-		e.Detail = fmt.Sprintf("this %s is gated: accept its terms at %s, then %s", r.word, page, strings.Replace(token, "the token", "note that the token", 1)) // a verb follows "then"
+		e.Detail = fmt.Sprintf("this %s is gated: accept its terms at %s, then %s", r.word, page, strings.Replace(token, "the token", "note that the token", 1))
 	case code == "RevisionNotFound":
 		e.Detail = fmt.Sprintf("there is no revision %q: see %s/tree/main", r.revision, page)
 	case code == "EntryNotFound":
