@@ -72,7 +72,7 @@ func (c *parquetColumn) row() []parquetCell {
 		}
 		cell := parquetCell{def: c.defs[0], rep: c.reps[0]}
 		c.countValues(1)
-		if int(cell.def) == c.maxDef { // the value is there; at a lower level it is null
+		if int(cell.def) == c.maxDef { // the value is there; at a lower level it, or what holds it, is missing
 			cell.value = c.nextValue()
 		}
 		c.cells, c.defs, c.reps = append(c.cells, cell), c.defs[1:], c.reps[1:]
