@@ -152,7 +152,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		return err
 	}
 	compute.Base = policy.BaseTypes[b.settings.LoRA.BaseDType]
-	// As in commands that only sample, the base type holds the head, too.
+	// If nothing but decoding is measured, the base type also holds the head, as in commands that only sample.
 	compute.Sampled = !b.Whole && !b.settings.LoRA.On && len(wanted) == 1 && wanted["decode"]
 	policy, err := policy.Random(env, model, compute, 0) // seed 0
 	if err != nil {

@@ -64,10 +64,10 @@ type chatOptions struct {
 type chatting struct {
 	sampler.Options
 	*policy.Conversation
-	json   bool // an object for each turn, in place of text for people
-	out    io.Writer
-	saved  map[string]bool // files that /save has written
-	failed cli.Answers     // counts the turns with an error
+	json        bool // an object for each turn, in place of text for people
+	out         io.Writer
+	saved       map[string]bool // files that /save has written
+	failedTurns cli.Answers     // counts the turns with an error, which the exit code tells at the end
 }
 
 // newChatting begins a conversation in a template, without turns.
@@ -76,10 +76,10 @@ func newChatting(p *policy.Policy, template tokenize.Template, o sampler.Options
 	if err != nil && template.Chat && p.Tokenizer != nil && p.Tokenizer.CheckChat() != nil {
 		return nil, usagef("%w; --template no talks without one, each line for itself", err)
 	}
-	return &chatting{Options: o, Conversation: talk, json: json, saved: map[string]bool{}, failed: cli.Answers{Name: "stdin"}}, err
+	return &chatting{Options: o, Conversation: talk, json: json, saved: map[string]bool{}, failedTurns: cli.Answers{Name: "stdin"}}, err
 }
 
-// run reads turns until there are no more, and answers them.
+// run reads turns until there are no more, and answers them. At the end it returns an error if some turns failed.
 func (c *chatting) run(caller *cobra.Command) error {
 	c.out = caller.OutOrStdout()
 	turns := cli.ReadTurns(caller.InOrStdin(), c.out, caller.ErrOrStderr())
@@ -95,13 +95,13 @@ func (c *chatting) run(caller *cobra.Command) error {
 		text, err := turns.Next(caller.Context())
 		switch {
 		case err == io.EOF:
-			return c.failed.Err()
+			return c.failedTurns.Err()
 		case err != nil:
 			return err
 		}
 		switch slashWord(text) {
 		case "/exit":
-			return c.failed.Err()
+			return c.failedTurns.Err()
 		case "": // a turn
 			if strings.HasPrefix(text, "//") {
 				text = text[1:]
@@ -122,7 +122,7 @@ func (c *chatting) run(caller *cobra.Command) error {
 // counts errors of the turn, and returns only an error that ends the chat.
 func (c *chatting) turn(turns *cli.Turns, text string) error {
 	ctx, done := turns.Answering()
-	var unwritten error // that output could not be written
+	var unwritten error // why output could not be written
 	answer, err := c.Answer(ctx, text, c.Options, func(piece string) error {
 		if !c.json {
 			_, unwritten = io.WriteString(c.out, piece)
@@ -138,7 +138,7 @@ func (c *chatting) turn(turns *cli.Turns, text string) error {
 		if _, full := errors.AsType[policy.FullError](err); full {
 			err = fmt.Errorf("%w: %s", err, fullRemedy)
 		}
-		c.failed.Count(turns.Number, err)
+		c.failedTurns.Count(turns.Number, err)
 		line = struct {
 			Turn   int    `json:"turn"`
 			Prompt string `json:"prompt"`

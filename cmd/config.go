@@ -137,7 +137,7 @@ func (s *commandSettings) addShortcut(c *cobra.Command, flag, path string, value
 // withResolved returns the code of a command: it resolves and checks the settings, and then calls do with them.
 func (s *commandSettings) withResolved(do func(c *cobra.Command, args []string, r *resolved) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		r, err := s.resolveModel(c, asNamed)
+		r, err := s.resolveModel(c, folderOfSettings)
 		if err == nil {
 			err = r.check(r.Config)
 		}
@@ -228,11 +228,12 @@ func (s *commandSettings) resolve(c *cobra.Command, weakest func(others ...setti
 	return r, nil
 }
 
-// asNamed stands for a folder: that of the adapter, or else of the model, which the settings name.
-const asNamed = ""
+// folderOfSettings stands for the folder of the adapter, or else of the model, that the settings name.
+const folderOfSettings = ""
 
 // resolveModel resolves the settings. Of a command that opens a model, the run that trained it decides what no other
-// source states. dir is the folder of that run, or of a checkpoint in it, or asNamed.
+// source states. dir is the folder of that run, or of a checkpoint in it, or folderOfSettings. In a command
+// that samples, a temperature of 0 becomes greedy decoding.
 func (s *commandSettings) resolveModel(c *cobra.Command, dir string) (*resolved, error) {
 	environment := ""
 	r, err := s.resolve(c, func(others ...settings.Source) (run settings.Source, err error) {
@@ -255,14 +256,14 @@ func (s *commandSettings) resolveModel(c *cobra.Command, dir string) (*resolved,
 // returns the name of the run's environment, "" if its responses were single turns.
 func (s *commandSettings) settingsOfRun(dir string, others []settings.Source) (run settings.Source, environment string, err error) {
 	stated := func(key string) bool { return settings.Find(key, others...).Key != "" }
-	for _, key := range []string{"lora.adapter", "model.path"} { // where dir is asNamed
+	for _, key := range []string{"lora.adapter", "model.path"} { // only where dir is folderOfSettings, which is ""
 		path, _ := settings.Find(key, others...).Value.(string)
 		dir = cmp.Or(dir, path)
 	}
 	if dir == "" || !s.opensModel {
 		return nil, "", nil
 	}
-	if dir == data.Arithmetic && s.isEffective("model.template") && !stated("model.template") {
+	if dir == data.Arithmetic && s.isEffective("model.template") && !stated("model.template") { // the embedded model, which has no run.toml
 		return settings.Source{{Section: "model", Key: "template", Place: defaultName, Value: "no"}}, "", nil
 	}
 	saved, err := policy.ReadRun(dir)
@@ -278,7 +279,7 @@ func (s *commandSettings) settingsOfRun(dir string, others []settings.Source) (r
 	ofTrain := settings.Find("rollout.max_new_tokens", saved.Settings).Key != "" // a run of train, not of sft or dpo
 	runTemplate := settings.Find("model.template", saved.Settings).Value
 	template := cmp.Or(settings.Find("model.template", others...).Value, runTemplate)
-	run = settings.Source{{Section: "model", Key: "template", Place: saved.File, Value: tokenize.DefaultTemplate}} // if the run states none
+	run = settings.Source{{Section: "model", Key: "template", Place: saved.File, Value: tokenize.DefaultTemplate}} // the run's own wins: it stands later
 	if !ofTrain && s.isEffective("reward.extract") && !stated("reward.name") && !stated("reward.use") && slices.Contains([]any{"chat", "concat", "no"}, template) {
 		// Demonstrations taught the form of the answers, for which these templates do not ask.
 		run = append(run, settings.Setting{Section: "reward", Key: "extract", Place: saved.File, Value: "auto"})
@@ -290,7 +291,7 @@ func (s *commandSettings) settingsOfRun(dir string, others []settings.Source) (r
 			return template != runTemplate || !s.isEffective(x.Path())
 		case x.Section == "data": // the columns of another file
 			return true
-		case x.Section == "lora": // what opens the adapter, not what trained it
+		case x.Section == "lora": // the type of the base model counts where the run's adapter is opened; the rest is about training
 			return !saved.Adapter || x.Key != "base_dtype"
 		case section == "reward" || section == "environment":
 			return !ofTrain || !slices.Contains(s.effective, section) || stated(section+".name") || stated(section+".use")
@@ -318,7 +319,7 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 	return resolveAs(rl.Default(), settings.Command{}, sources...)
 }
 
-// resolveAs is resolve for a command with defaults and flags of its own. Where no source states them, it also fills
+// resolveAs is resolve for a command (of) with defaults and flags of its own. Where no source states them, it also fills
 // in what follows from other settings: the model and the rate of an adapter, and the constant length of an objective.
 func resolveAs(defaults rl.Config, of settings.Command, sources ...settings.Source) (*resolved, error) {
 	r := &resolved{Config: defaults}
@@ -330,7 +331,7 @@ func resolveAs(defaults rl.Config, of settings.Command, sources ...settings.Sour
 	completeAdapter(r.Resolved, &r.Model.Path, &r.LoRA, &r.Optimizer.LearningRate, defaults.Optimizer.LearningRate)
 	if !r.Stated("objective.constant_length") {
 		for _, f := range settings.Fields(r.Objective.Settings) {
-			// Dr. GRPO divides by the limit of the run's responses. An objective with the default 1 sums over tokens.
+			// Dr. GRPO divides by the limit of the run's responses. A default of 1 means that the objective sums over tokens: it stays.
 			if f.Key == "constant_length" && f.Value.Float() != 1 {
 				f.Value.SetFloat(float64(max(1, r.Rollout.MaxNewTokens)))
 			}
@@ -527,12 +528,12 @@ func addFlags(c *cobra.Command, options any) {
 	}
 }
 
-// addFlag adds a flag called name for a field, with words in place of the {placeholders} of its help, and with what
+// addFlag adds a flag called name for a field, with lists in place of the {placeholders} of its help, and with what
 // the shell completes it by. Beside the tags of package settings the field may have the tag required.
 func addFlag(c *cobra.Command, f settings.Field, name string) {
 	f.AddFlag(c.Flags(), name)
 	flag := c.Flags().Lookup(name)
-	flag.Usage = words.Replace(flag.Usage)
+	flag.Usage = placeholders.Replace(flag.Usage)
 	if f.Tag("required") != "" {
 		must(c.MarkFlagRequired(name))
 	}

@@ -44,7 +44,7 @@ func newData() *cobra.Command {
 	return c
 }
 
-// inputOf is the input of the file of that name: stdin for -, nil for the file itself.
+// inputOf is what is read in place of the file of that name: stdin for -, nil for the file itself.
 func inputOf(c *cobra.Command, name string) io.Reader {
 	if name == "-" {
 		return c.InOrStdin()
@@ -52,8 +52,8 @@ func inputOf(c *cobra.Command, name string) io.Reader {
 	return nil
 }
 
-// openedName returns the name of a file for messages.
-func openedName(path string) string {
+// orStdin returns a file's path, and stdin, for messages, in place of -.
+func orStdin(path string) string {
 	if path == "-" {
 		return "stdin"
 	}
@@ -79,9 +79,9 @@ func newDataShow() *cobra.Command {
 		}
 		mapped := o.Mapped || from.Prompt != "" || from.Answer != "" || from.ID != ""
 		if mapped {
-			from = reward.Reading(r.Reward.Rule, from)
+			from = reward.Reading(r.Reward.Rule, from) // also what the reward reads, such as choices
 		}
-		return showRows(c.OutOrStdout(), openedName(path), from, mapped)
+		return showRows(c.OutOrStdout(), orStdin(path), from, mapped)
 	}))
 	s.addRunFlags(c, dataFlags...)
 	return c
@@ -135,8 +135,8 @@ func newDataCheck() *cobra.Command {
 	s.opensModel = true
 	c := newCommand("data-check", &flags, s.withResolved(func(c *cobra.Command, args []string, r *resolved) (err error) {
 		o := data.CheckOptions{Parse: verifier.Readable, Options: r.Data.Options(), Extract: reward.Extract(r.Reward.Rule), Template: r.prompt}
-		o.Input, o.Keep = inputOf(c, args[0]), o.Template.Columns
-		o.Options = reward.Reading(r.Reward.Rule, o.Options)
+		o.Input, o.Keep = inputOf(c, args[0]), o.Template.Columns // further columns that the template shows
+		o.Options = reward.Reading(r.Reward.Rule, o.Options)      // further, what the reward reads, such as choices
 		if r.Model.Path != "" {
 			if o.Tokens, err = promptLength(c, r.Model.Path, o.Template); err != nil {
 				return err
@@ -154,12 +154,12 @@ func reportData(c *cobra.Command, name string, o data.CheckOptions, asJSON bool)
 	if err != nil {
 		return err
 	}
-	report, err := data.Check(openedName(path), o)
+	report, err := data.Check(orStdin(path), o)
 	if err != nil {
 		return err
 	}
 	err = show(c, asJSON, report, func(w io.Writer) error { _, err := io.WriteString(w, report.String()); return err })
-	return cmp.Or(err, report.Refused(openedName(path)))
+	return cmp.Or(err, report.Refused(orStdin(path)))
 }
 
 // promptLength returns a function that counts the tokens of a problem in the template around it, with the tokenizer

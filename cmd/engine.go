@@ -107,7 +107,7 @@ func (a *adapters) asSource() (s settings.Source) {
 // resolve returns the checked settings for the model, under the name "", and for each named adapter: those of the run
 // that trained it, or of the model if that is unknown. It warns if one of these runs had an environment.
 func (a *adapters) resolve(c *cobra.Command, s *commandSettings) (map[string]*resolved, error) {
-	r, err := s.resolveModel(c, asNamed)
+	r, err := s.resolveModel(c, folderOfSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +117,12 @@ func (a *adapters) resolve(c *cobra.Command, s *commandSettings) (map[string]*re
 			return nil, err
 		}
 	}
-	r.LoRA.On = r.LoRA.On || len(a.byName) > 0
 	for _, name := range slices.Sorted(maps.Keys(byAdapter)) {
 		if byAdapter[name].warnOfEpisodes() {
 			break // one warning is enough
 		}
 	}
-	return byAdapter, r.check(r.Config)
+	return byAdapter, r.check(r.Config) // resolveAdapter has checked those of the adapters
 }
 
 // warnOfEpisodes warns if the model's run had an environment, which the command does not play, and says whether it had.
@@ -141,7 +140,6 @@ func (s *commandSettings) resolveAdapter(c *cobra.Command, dir string, model *re
 	}
 	r, err := s.resolveModel(c, dir)
 	if err == nil {
-		r.LoRA.On = true
 		err = r.check(r.Config)
 	}
 	return r, err
@@ -152,12 +150,12 @@ var noAdapters map[string]string
 
 // open opens ONNX Runtime and the model with its adapter, and with further ones, folders by name. It finds and checks
 // the folders first: the library may have to be fetched, and a wrong folder should be reported at once.
-func (r *resolved) open(c *cobra.Command, named map[string]string) (*policy.Policy, error) {
-	model, err := r.findFolders(c, named)
+func (r *resolved) open(c *cobra.Command, byName map[string]string) (*policy.Policy, error) {
+	model, err := r.findFolders(c, byName)
 	if err != nil {
 		return nil, err
 	}
-	return openPolicy(c, r.Runtime, policy.Options{Path: model, DType: r.Model.DType, Base: r.LoRA.BaseDType, Adapter: r.LoRA.Adapter, Named: named,
+	return openPolicy(c, r.Runtime, policy.Options{Path: model, DType: r.Model.DType, Base: r.LoRA.BaseDType, Adapter: r.LoRA.Adapter, Named: byName,
 		Sampled: r.samplesOnly})
 }
 
@@ -172,10 +170,10 @@ func openPolicy(c *cobra.Command, where policy.RuntimeConfig, o policy.Options) 
 }
 
 // findFolders returns the folder of the model, which it downloads if it is on a hub, and checks that its adapters fit
-// it. It replaces r.LoRA.Adapter and the values of named by the folders of the newest checkpoints. It refuses types
+// it. It replaces r.LoRA.Adapter and the values of byName by the folders of the newest checkpoints. It refuses types
 // that the device lacks.
-func (r *resolved) findFolders(c *cobra.Command, named map[string]string) (model string, err error) {
-	if r.Model.DType != "float32" || r.LoRA.BaseDType != "float32" {
+func (r *resolved) findFolders(c *cobra.Command, byName map[string]string) (model string, err error) {
+	if r.Model.DType != "float32" || r.LoRA.BaseDType != "float32" { // every device has float32
 		if _, err := foreseenDevice(c, r.Runtime, r.LoRA, r.Model.DType); err != nil {
 			return "", err
 		}
@@ -183,7 +181,7 @@ func (r *resolved) findFolders(c *cobra.Command, named map[string]string) (model
 	if model, err = newestModel(c, r.Model.Path); err == nil {
 		err = checkModel(model)
 	}
-	if r.Model.Path != r.modelAsNamed { // --model names the run of an adapter; see followAdapterRun
+	if r.Model.Path != r.modelAsNamed { // --model names the run of an adapter, so its base model and adapter are opened; see followAdapterRun
 		slog.Info("the run trained an adapter", "of", r.Model.Path, "adapter", r.LoRA.Adapter)
 		if err != nil {
 			err = fmt.Errorf("%s holds an adapter of %s: %w; name the model with --model, and this folder with --adapter", r.modelAsNamed, r.Model.Path, err)
@@ -193,10 +191,10 @@ func (r *resolved) findFolders(c *cobra.Command, named map[string]string) (model
 		return "", err
 	}
 	err = findAdapter(model, &r.LoRA)
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		l := train.LoRAConfig{Adapter: named[name]}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		l := train.LoRAConfig{Adapter: byName[name]}
 		err = cmp.Or(err, findAdapter(model, &l))
-		named[name] = l.Adapter
+		byName[name] = l.Adapter
 	}
 	if err != nil {
 		err = fmt.Errorf("--adapter: %w", err)
@@ -237,11 +235,11 @@ var oneProcess *ranks.Group
 // with opens the input that the arguments name and then the model with further adapters, folders by name, calls do,
 // and closes both. name is the input's name in messages. Where the ranks of t divide the work, the first one reads
 // the whole input and gives it to the others, and each opens the model.
-func (r *resolved) with(c *cobra.Command, t *ranks.Group, args []string, named map[string]string,
+func (r *resolved) with(c *cobra.Command, t *ranks.Group, args []string, byName map[string]string,
 	do func(in io.Reader, name string, p *policy.Policy) error) error {
 	if t == oneProcess || t.Size() == 1 {
 		return withInput(c, args, func(in io.Reader, name string) error {
-			p, err := r.open(c, named)
+			p, err := r.open(c, byName)
 			if err != nil {
 				return err
 			}
@@ -263,7 +261,7 @@ func (r *resolved) with(c *cobra.Command, t *ranks.Group, args []string, named m
 	}
 	t.Place(&r.Runtime.Device, &r.Runtime.Threads)
 	var p *policy.Policy
-	if err := t.InTurn(func() error { p, err = r.open(c, named); return err }); err != nil {
+	if err := t.InTurn(func() error { p, err = r.open(c, byName); return err }); err != nil {
 		return err
 	}
 	defer p.Close()

@@ -34,11 +34,11 @@ func newEval() *cobra.Command {
 		if len(args) > 0 {
 			return usagef("unexpected argument %q: name suites with --suite", args[0])
 		}
-		r, err := s.resolveModel(c, asNamed)
+		r, err := s.resolveModel(c, folderOfSettings)
 		if err != nil {
 			return err
 		}
-		if !c.Flags().Changed("seed") && r.evaluates() {
+		if !c.Flags().Changed("seed") && r.fileStatesSampling() {
 			o.Seed = eval.TrainingSeed // that of the run's own evaluations
 		}
 		parts, err := o.parts(r)
@@ -120,7 +120,7 @@ func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 		e := x.config.Eval
 		x.Suites = []string{path}
 		x.Settings = eval.Settings{Samples: e.Samples, GradeTruncated: e.GradeTruncated, Sampling: e.OrGreedy(), Seed: o.Seed}
-		x.MaxNewTokens = cmp.Or(e.MaxNewTokens, r.Rollout.MaxNewTokens)
+		x.MaxNewTokens = cmp.Or(e.MaxNewTokens, r.Rollout.MaxNewTokens) // a field of x.Sampling
 		like := slices.IndexFunc(parts, func(p *evaluation) bool {
 			return p.Samples == x.Samples && p.Sampling == x.Sampling && p.GradeTruncated == x.GradeTruncated
 		})
@@ -139,8 +139,8 @@ func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 	return parts, nil
 }
 
-// evaluates says whether a run file states how responses are sampled: that of a run, or one like it.
-func (r *resolved) evaluates() bool {
+// fileStatesSampling says whether a run file states how responses are sampled: that of a run, or one like it.
+func (r *resolved) fileStatesSampling() bool {
 	return slices.ContainsFunc(settings.Sections(&r.Config), func(t settings.Section) bool {
 		return (t.Name == "eval" || t.Name == "rollout") && slices.ContainsFunc(t.Fields,
 			func(f settings.Field) bool { return r.Decided(t.Name + "." + f.Key).InFile() })
@@ -157,14 +157,14 @@ func (r *resolved) forSuite(suite int) rl.Config {
 	}
 	e := &config.Eval
 	typed := func(key string) bool { s := r.Decided("eval." + key); return s.Key != "" && !s.InFile() }
-	values := settings.Fields(&r.Config.Eval) // without those of the suite
+	values := settings.Fields(&r.Config.Eval) // of all suites: here what is typed has not been replaced by the suite's own
 	for i, f := range settings.Fields(e) {
 		if typed(f.Key) {
 			f.Value.Set(values[i].Value)
 		}
 	}
 	asksToDraw := typed("samples") && e.Samples > 1 || typed("top_p") || typed("top_k") || typed("min_p")
-	off := settings.Fields(&sampler.Sampling{TopP: 1})
+	off := settings.Fields(&sampler.Sampling{TopP: 1}) // values with which no filter acts
 	switch {
 	case typed("temperature") && e.Temperature == 0: // filters do not count, unless they are typed too
 		for i, f := range settings.Fields(&e.Sampling) {
@@ -180,7 +180,7 @@ func (r *resolved) forSuite(suite int) rl.Config {
 		if !typed("top_p") {
 			e.TopP = 0.95
 		}
-	case typed("temperature") && !typed("top_p") && !r.evaluates(): // the usual filter goes with a temperature
+	case typed("temperature") && !typed("top_p") && !r.fileStatesSampling(): // the usual filter goes with a temperature
 		e.TopP = 0.95
 	}
 	return config
@@ -291,7 +291,7 @@ func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Re
 	defer end()
 	var added []eval.Response
 	err := x.sampleOwn(ctx, c, t, responses, &added)
-	err = errors.Join(err, addOthers(t, added, nil, responses.Add)) // with err no rank would get what was sampled
+	err = errors.Join(err, addOthers(t, added, nil, responses.Add)) // nil in place of err, with which no rank would get what was sampled
 	if caught := caughtSignal(); caught != nil && err != nil {
 		again := "what there was is lost; with --out it would be kept"
 		if x.Out != "" {

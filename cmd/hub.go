@@ -127,17 +127,17 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 	if err := pin(c, newestModel, &config.Model.Reference, &local.Model.Reference); err != nil {
 		return local, err
 	}
-	config.Stream.List, local.Stream.List = slices.Clone(config.Stream.List), slices.Clone(config.Stream.List)
+	config.Stream.List, local.Stream.List = slices.Clone(config.Stream.List), slices.Clone(config.Stream.List) // pin writes to their elements
 	for i := range local.Stream.List {
 		x, l := &config.Stream.List[i], &local.Stream.List[i]
 		if err := cmp.Or(pin(c, newestModel, &x.Teacher, &l.Teacher), pin(c, localData, &x.Data, &l.Data)); err != nil {
 			return local, fmt.Errorf("stream %q: %w", x.Name, err)
 		}
 	}
-	if len(config.Data.Train) > 1 { // files are named after paths as the user wrote them: those in the cache have names of commits
-		local.Data.Train = config.Data.Train.Named()
+	if len(config.Data.Train) > 1 { // messages and figures tell several files apart by the names of their paths
+		local.Data.Train = config.Data.Train.Named() // states those names before pin sets paths in the cache, named after commits
 	}
-	config.Data.Train, local.Data.Train = slices.Clone(config.Data.Train), slices.Clone(local.Data.Train)
+	config.Data.Train, local.Data.Train = slices.Clone(config.Data.Train), slices.Clone(local.Data.Train) // pin writes to their elements
 	for i := range config.Data.Train {
 		if err := pin(c, localData, &config.Data.Train[i].Path, &local.Data.Train[i].Path); err != nil {
 			return local, err

@@ -23,7 +23,7 @@ func checkOutput(c *cobra.Command, flag, path string) error {
 	if err != nil || !out.Mode().IsRegular() {
 		return nil // nothing is lost
 	}
-	source := "" // the file that would be lost
+	source := "" // the file that would be lost: path by another name
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		real, _ = filepath.Abs(real)
 		for dir := filepath.Dir(real); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
@@ -70,14 +70,14 @@ func checkStdout(c *cobra.Command) error {
 	return nil
 }
 
-// mostFiles is how many files of a folder checkOutput looks at.
+// mostFiles is how many files of a folder checkOutput looks at: in a larger one a file may be missed.
 const mostFiles = 100000
 
 // quotedText matches a text in a run file.
 var quotedText = regexp.MustCompile(`"([^"\n]*)"|'([^'\n]*)'`)
 
 // readBy lists what may be paths that the command reads: its arguments and the values of its flags, but for the flag
-// called output, with the part behind a =, and the texts in quotes in these and in the run files among them.
+// called output. For NAME=PATH it lists PATH, too, and it lists each text in quotes in these and in run files among them.
 func readBy(c *cobra.Command, output string) (names []string) {
 	values := c.Flags().Args()
 	c.Flags().Visit(func(f *pflag.Flag) {
@@ -94,7 +94,7 @@ func readBy(c *cobra.Command, output string) (names []string) {
 				continue
 			}
 			if filepath.Ext(name) != ".toml" {
-				name = filepath.Join(name, "run.toml")
+				name = filepath.Join(name, "run.toml") // if name is the folder of a run
 			}
 			text, _ := files.Read(name, largestRunFile) // another reads the file, and says what is wrong with it
 			for _, m := range quotedText.FindAllStringSubmatch(value+"\n"+string(text), -1) {

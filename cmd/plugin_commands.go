@@ -34,12 +34,12 @@ type pluginCommands struct {
 
 // command returns the command of the kind, such as objectives: it lists the plug-ins, as its subcommand list does,
 // and has the subcommands new, show where plug-ins have settings, and check for objectives. One help text serves all
-// kinds: fill puts the words of the kind into it.
+// kinds: fill puts the words of the kind in place of its {placeholders}.
 func (p pluginCommands) command() *cobra.Command {
 	var asJSON bool
 	run := func(c *cobra.Command, _ []string) error { return p.list(c, asJSON) }
 	c, list := newCommand("models", nil, run), newCommand("plugins-list", nil, run)
-	if p.sample != "" { // not families of models, which have a help of their own
+	if p.sample != "" { // the plug-ins have settings; families of models have none, and a help of their own
 		c = newCommand("plugins", nil, run)
 		c.AddCommand(p.show())
 	}
@@ -155,15 +155,15 @@ func (p pluginCommands) new() *cobra.Command {
 	return c
 }
 
-// newObjectivesCheck runs the conformance suite on an objective with settings.
+// newObjectivesCheck makes the command that runs the conformance suite on an objective with settings, by default a program.
 func newObjectivesCheck() *cobra.Command {
 	s := newSettings(func(c *rl.Config) { _ = settings.Choose(c, "objective", "command") }, "objective")
 	c := newCommand("objectives-check", nil, s.withResolved(func(c *cobra.Command, _ []string, r *resolved) error {
-		err := reward.Ready(c.Context(), r.Objective.Settings)
+		err := reward.Ready(c.Context(), r.Objective.Settings) // also asks an objective whether its program or server is there
 		if err == nil {
 			err = objectivetest.Check(func() objectives.Objective {
 				again, err := s.resolveModel(c, "")
-				must(err) // it was resolved once
+				must(err) // the same settings were resolved for r
 				return again.Objective.Settings
 			})
 		}

@@ -163,7 +163,7 @@ var (
 )
 
 // newCard describes the model of a folder for the repository to. Of a checkpoint in a run folder it adds the step,
-// the base model and those settings of the run that onCard allows; an error in them is a warning.
+// the base model and those settings of the run that onCard allows; it warns of an error in them, and leaves them out.
 func newCard(folder, to, license string) hub.Card {
 	k := hub.Card{Name: to[strings.LastIndexByte(to, '/')+1:], License: license}
 	if abs, err := filepath.Abs(folder); err == nil {
@@ -172,7 +172,7 @@ func newCard(folder, to, license string) hub.Card {
 		}
 	}
 	run, err := policy.ReadRun(folder)
-	if err == nil && (run == nil || filepath.Dir(run.File) == filepath.Clean(folder)) { // an sft folder has other settings
+	if err == nil && (run == nil || filepath.Dir(run.File) == filepath.Clean(folder)) { // a run.toml in folder itself is of sft or dpo
 		return k
 	}
 	var config *resolved

@@ -78,8 +78,8 @@ func aloneOnly(c *cobra.Command) error {
 	return nil
 }
 
-// follows says whether this process is a rank other than the first, which prints for all.
-func follows() bool {
+// isLaterRank says whether this process is a rank other than the first, which prints for all.
+func isLaterRank() bool {
 	_, rank := ranks.Launcher()
 	return rank > 0
 }
@@ -87,7 +87,7 @@ func follows() bool {
 // setLogger makes the first rank log to w, and the others not.
 func setLogger(w io.Writer, level slog.Level) {
 	log := cli.NewLogger(w, level)
-	if follows() {
+	if isLaterRank() {
 		log = slog.New(slog.DiscardHandler)
 	}
 	slog.SetDefault(log)

@@ -60,11 +60,11 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	defer policy.Close()
-	atCheckpoint := policy // nil if the weights are not those of the checkpoint
+	atCheckpoint := policy // the policy whose weights Restore reads from the checkpoint, nil for none
 	switch {
 	case run.LoRA.On:
-		err, atCheckpoint = policy.LoadAdapter(checkpoint), nil
-	case model != checkpoint:
+		err, atCheckpoint = policy.LoadAdapter(checkpoint), nil // these are the weights that the run trains
+	case model != checkpoint: // of --model
 		atCheckpoint = nil
 	}
 	if err := errors.Join(err, run.Objective.Restore(checkpoint, atCheckpoint)); err != nil {

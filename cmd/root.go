@@ -90,9 +90,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitOK // all ranks exit with the code of the first
 	}
 	if !printed {
-		if follows() {
-			// An error before the ranks have met mostly occurs on all of them. Rank 0
-			// prints it, and the launcher ends the others.
+		if isLaterRank() {
+			// An error before the ranks have met mostly occurs on all of them. Rank 0 prints it at once, and
+			// the launcher then ends the others before they print it, too.
 			time.Sleep(2 * time.Second)
 		}
 		for _, line := range cli.ErrorLines(withFlags(command, err), args) {
@@ -198,8 +198,8 @@ func newRoot() *cobra.Command {
 //go:embed help
 var helps embed.FS
 
-// words replace placeholders in helps by lists that the program knows.
-var words = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", strings.Join(benchmarkNames(), ", "), "{slashes}", chatHelp,
+// placeholders replaces those in helps, such as {columns}, by lists that the program knows.
+var placeholders = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", strings.Join(benchmarkNames(), ", "), "{slashes}", chatHelp,
 	"{adapter}", adapterHelp, "{rules}", strings.Join(reward.ExtractRules, ", "))
 
 // newCommand returns the command that the help called name describes, help/NAME.txt: its use in the first line, a
@@ -208,7 +208,7 @@ var words = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", stri
 func newCommand(name string, options any, run func(c *cobra.Command, args []string) error) *cobra.Command {
 	text, err := helps.ReadFile("help/" + name + ".txt")
 	must(err)
-	use, rest, _ := strings.Cut(words.Replace(string(text)), "\n")
+	use, rest, _ := strings.Cut(placeholders.Replace(string(text)), "\n")
 	short, rest, _ := strings.Cut(rest, "\n")
 	long, examples, _ := strings.Cut(rest, "\nExamples:\n")
 	c := &cobra.Command{Use: use, Short: short, Long: strings.Trim(long, "\n"), Example: strings.TrimSuffix(examples, "\n"), Args: argumentsOf(use)}
@@ -395,7 +395,8 @@ func explainUsage(c *cobra.Command, err error, args []string) error {
 // trainers, too.
 func settingCalled(c *cobra.Command, flag string) string {
 	config := rl.Default()
-	command := settings.Command{Flags: flagsOf(c), Others: map[string]string{}, Sets: slices.Contains([]string{"train", "sft", "dpo"}, c.Name())}
+	trains := slices.Contains([]string{"train", "sft", "dpo"}, c.Name())
+	command := settings.Command{Flags: flagsOf(c), Others: map[string]string{}, Sets: trains} // it takes all settings by --set
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[settingOf] == nil {
 			command.Others["--"+f.Name] = purpose(f)
@@ -404,8 +405,8 @@ func settingCalled(c *cobra.Command, flag string) string {
 	if strings.Contains(c.Use, "FILE") {
 		command.Others["FILE"] = "it has no flag, as in " + c.UseLine()
 	}
-	var all any = &config
-	if command.Sets && c.Name() != "train" {
+	var all any = &config // has all settings of the command, for their names alone
+	if trains && c.Name() != "train" {
 		all = newTuning(c.Name(), "")
 	}
 	for _, t := range settings.Sections(all) {
@@ -415,12 +416,12 @@ func settingCalled(c *cobra.Command, flag string) string {
 			}
 		}
 	}
-	run, _ := settings.Resolve(all, command)
-	hint := run.Called(flag)
+	names, _ := settings.Resolve(all, command)
+	hint := names.Called(flag)
 	// A name of a column means the setting that says which column it is.
-	for column, names := range map[string][]string{"prompt": data.PromptNames, "answer": data.AnswerNames} {
-		if hint == "" && slices.Contains(names, strings.ReplaceAll(flag, "-", "_")) {
-			hint = cmp.Or(run.Called(column), run.Called(column+"_key"))
+	for column, known := range map[string][]string{"prompt": data.PromptNames, "answer": data.AnswerNames} {
+		if hint == "" && slices.Contains(known, strings.ReplaceAll(flag, "-", "_")) {
+			hint = cmp.Or(names.Called(column), names.Called(column+"_key"))
 		}
 	}
 	return hint

@@ -96,14 +96,14 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *sft.Config)
 	if s.Show > 0 {
 		return s.showOn(c, t, config)
 	}
-	var x demonstrations
+	var x demonstrations // prepare reads them
 	end, err := runTraining(c, t, job[sft.Summary]{
 		command: s.command.Name, dir: &config.Output.Dir, sink: config.Output.Sink, pushing: config.Output.Pushing, runOptions: s.runOptions,
 		prepare: func() (m trainedModel, err error) {
 			if x, err = readDemonstrations(c, config); err == nil && !s.Resume {
-				err = x.local.AskAsTaught(x.list)
-				m := x.local.Model // also for run.toml
-				config.Model.Template, config.Model.System, config.Model.Args = m.Template, m.System, m.Args
+				err = x.local.AskAsTaught(x.list) // sets the template auto to the one of the demonstrations
+				taught := x.local.Model           // run.toml is written from config, and states the template, too
+				config.Model.Template, config.Model.System, config.Model.Args = taught.Template, taught.System, taught.Args
 			}
 			return trainedModel{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime,
 				config.Optimizer.LearningRate, config.Train.Seed}, err
@@ -259,9 +259,9 @@ func readTuned(c *cobra.Command, config *sft.Config, flag, path string) (list []
 	o.Input = inputOf(c, path)
 	var report data.Report
 	if config.Preference != nil {
-		list, report, err = data.LoadPreferences(openedName(path), *d.PreferenceColumns, o)
+		list, report, err = data.LoadPreferences(orStdin(path), *d.PreferenceColumns, o)
 	} else {
-		list, report, err = data.LoadDemonstrations(openedName(path), d.DemonstrationColumns, o)
+		list, report, err = data.LoadDemonstrations(orStdin(path), d.DemonstrationColumns, o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)

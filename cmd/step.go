@@ -41,7 +41,7 @@ func (o stepOptions) run(c *cobra.Command, s *commandSettings, args []string) er
 	case o.Out != "" && o.Dry:
 		return usagef("--dry-run writes no --out")
 	}
-	r, err := s.resolveModel(c, asNamed)
+	r, err := s.resolveModel(c, folderOfSettings)
 	if err == nil {
 		err = cmp.Or(checkIneffective(r.Resolved, notResumed), checkOutput(c, "grads", o.Grads))
 	}
@@ -103,7 +103,7 @@ func newWeights() *cobra.Command {
 	return c
 }
 
-// runWeights reads a batch and prints the weights that the objective gives its tokens.
+// runWeights reads a batch and prints the weights that the objective gives its tokens: as JSON, or as a table to explain.
 func runWeights(c *cobra.Command, args []string, r *resolved, explain bool) error {
 	if err := checkIneffective(r.Resolved, notResumed); err != nil {
 		return err
@@ -117,6 +117,6 @@ func runWeights(c *cobra.Command, args []string, r *resolved, explain bool) erro
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		return show(c, !explain, in.Widen(out), out.Print)
+		return show(c, !explain, in.Widen(out), out.Print) // JSON also has the tokens of an environment, with the weight 0
 	})
 }

@@ -114,7 +114,7 @@ func (s *commandSettings) resolveRun(c *cobra.Command, out string, resume bool) 
 		if err != nil {
 			return nil, err
 		}
-		ofModel, _, err := s.settingsOfRun(asNamed, others)
+		ofModel, _, err := s.settingsOfRun(folderOfSettings, others)
 		return append(run, ofModel...), err // what is stated twice counts as stated last
 	}
 	if resume {
@@ -195,7 +195,7 @@ func savedConfig(dir string) (*resolved, error) {
 		}
 		return nil, err
 	}
-	r, err := resolve(rl.Renew(run), settings.Environment(new(rl.Config), os.Environ()))
+	r, err := resolve(rl.Renew(run), settings.Environment(new(rl.Config), os.Environ())) // an earlier version may have written the file
 	if err == nil {
 		err = r.validate()
 	}
@@ -252,10 +252,10 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions
 	return runTraining(c, t, job[rl.Summary]{
 		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: o.runOptions, profile: o.Profile,
 		showEvery: config.Output.ShowEvery, pushing: config.Output.Pushing,
-		baseFD: o.BaseFD, rounds: config.Train.Rounds,
+		baseFD: o.BaseFD, rounds: config.Train.Rounds, // baseFD is a file of the model's weights that a sweep shares, 0 for none
 		prepare: func() (m trainedModel, err error) {
 			local, seconds, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
-			return modelOfRun(local, config.Model.Path), err
+			return modelOfRun(local, config.Model.Path), err // an adapter's files name the base model as run.toml does, not by a folder in a cache
 		},
 		config: config,
 		open: func(s train.Setup) (trainer[rl.Summary], error) {
@@ -526,7 +526,7 @@ func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Spli
 		return err
 	}
 	log := slog.Default()
-	if o.Probe { // which says the same
+	if o.Probe { // probeRun opens the run, which logs the same
 		log = slog.New(slog.DiscardHandler)
 	}
 	if err := rl.Preflight(c.Context(), local, prompter, log); err != nil || !o.Probe {
@@ -620,7 +620,7 @@ func estimate(c *cobra.Command, config *rl.Config, split rl.Split, mayChoose fun
 	if err != nil {
 		return e, model, err
 	}
-	planned.Model.Reference, planned.Stream = local.Model.Reference, local.Stream
+	planned.Model.Reference, planned.Stream = local.Model.Reference, local.Stream // their folders are read for the models' sizes
 	var plans []rl.Plan
 	if mayChoose != nil {
 		if plans, err = planned.Choose(model, split, mayChoose, cards); err != nil {

@@ -207,10 +207,10 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, m trainedModel
 	return nil
 }
 
-// observe opens the observers that the flags ask for: the terminal and log.txt, the report and the status server. It
-// checks the program of output.sink, which begin starts.
+// observe opens the observers that the flags ask for: the terminal, the report and the status server. It checks the
+// program of output.sink. Only begin, once the folder is made, starts that program and log.txt.
 func (x *training[S]) observe(c *cobra.Command) error {
-	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
+	x.live.Watch(c.ErrOrStderr(), isQuiet(c)) // it also keeps log messages until begin opens log.txt
 	x.closers = append(x.closers, x.live.Close)
 	x.live.ShowSamples(x.showEvery)
 	if x.Report {

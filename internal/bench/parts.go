@@ -194,7 +194,7 @@ func (o Parts) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float6
 // decode measures decode steps of rows that begin with these numbers of tokens.
 func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts []int) (step, error) {
 	n := len(contexts)
-	d, err := env.NewDecoder(p.Ring, n, slices.Max(contexts)+o.Steps+3)
+	d, err := env.NewDecoder(p.Ring, n, slices.Max(contexts)+o.Steps+3) // the first token, two steps to warm up, and those to time
 	if err != nil {
 		return step{}, err
 	}

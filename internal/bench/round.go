@@ -128,7 +128,7 @@ type bencher struct {
 // open makes the decoder and the stepper of the round, and the model by which its limits are reckoned. The tokens of
 // the round must fit the model.
 func (b *bencher) open() (err error) {
-	longest := b.Prompt + 3*b.Length + 1
+	longest := b.Prompt + 3*b.Length + 1 // limits.Lengths cuts responses at three times the mean
 	if most := b.policy.Geometry().MaxPositions; most > 0 && longest > most {
 		return fmt.Errorf("a prompt of %d tokens and a response of up to %d are more than the %d positions of the model", b.Prompt, 3*b.Length, most)
 	}
@@ -282,8 +282,8 @@ func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []samp
 	r.Shuffle(len(responses), func(i, j int) { responses[i], responses[j] = responses[j], responses[i] })
 	b.passes = limits.Work{}
 	for n := range b.Steps {
-		asked := map[int]bool{} // a step computes each prompt once
-		batch := learn.Batch{Number: n + 1, LearningRate: 1e-9}
+		asked := map[int]bool{}                                 // a step computes each prompt once
+		batch := learn.Batch{Number: n + 1, LearningRate: 1e-9} // so small that the next round measures nearly the same model
 		for _, x := range responses[n*len(responses)/b.Steps : (n+1)*len(responses)/b.Steps] {
 			prompt := prompts[x.Request]
 			b.passes = b.passes.Add(b.model.Response(len(prompt), len(x.IDs)))

@@ -125,7 +125,7 @@ func (p *Progress) Finish() {
 		p.bar.Abort(true)
 		p.bars.Wait()
 	}
-	// A task that was too short for a line needs no last line.
+	// While no line is printed, printed is started. A task that was too short for a line needs no last line.
 	if p.lines != nil && p.printed != p.started {
 		p.printLine()
 	}

@@ -121,10 +121,11 @@ type keyReader struct {
 	pressed bool
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. It hands out what was typed up to a Ctrl-C, and then the keys that stand for the Ctrl-C,
+// unless p has no room for all three of them.
 func (k *keyReader) Read(p []byte) (int, error) {
 	if len(k.rest) == 0 {
-		n, err := k.in.Read(p[:max(1, len(p)-2)])
+		n, err := k.in.Read(p)
 		k.rest = append(k.rest, p[:n]...)
 		if n == 0 {
 			return 0, err
@@ -132,7 +133,7 @@ func (k *keyReader) Read(p []byte) (int, error) {
 	}
 	const ctrlC, endOfLine, eraseLine = 3, 5, 21
 	if k.rest[0] == ctrlC && len(p) >= 3 {
-		k.rest, k.pressed = nil, true // Ctrl-C also takes back what was typed before it
+		k.rest, k.pressed = nil, true // what was typed after it is dropped
 		return copy(p, []byte{endOfLine, eraseLine, '\r'}), nil
 	}
 	n := bytes.IndexByte(k.rest, ctrlC)

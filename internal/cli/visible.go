@@ -48,11 +48,11 @@ func (v *Visible) Write(p []byte) (int, error) {
 	}
 	v.part = append([]byte(nil), text[complete:]...)
 	_, err := io.WriteString(v.To, escaped(string(text[:complete])))
-	return len(p), v.ignore(err)
+	return len(p), v.noteFailure(err)
 }
 
-// ignore drops the error of a reader that went away if v is deaf, and returns other errors.
-func (v *Visible) ignore(err error) error {
+// noteFailure notes an error in v.Failed and returns it. If v is deaf, that of a reader that went away is none.
+func (v *Visible) noteFailure(err error) error {
 	if v.deaf && errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
@@ -134,7 +134,7 @@ type rawWriter struct{ *Visible }
 // Write implements io.Writer.
 func (w rawWriter) Write(p []byte) (int, error) {
 	n, err := w.To.Write(p)
-	if err = w.ignore(err); err == nil {
+	if err = w.noteFailure(err); err == nil {
 		n = len(p)
 	}
 	return n, err

@@ -183,7 +183,7 @@ func EachMember(data []byte, f func(key string, value []byte, at int) error) err
 		return err
 	}
 	if s.Peek() != '{' {
-		return strict.JSON(data, new(struct{}))
+		return strict.JSON(data, new(struct{})) // this error says what stands there in place of an object
 	}
 	return s.Members(func(key []byte) error {
 		s.Peek() // skips white space

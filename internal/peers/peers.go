@@ -342,7 +342,7 @@ func whole(x float64) any {
 // refused ones, and returns the Run.
 func (c *config) finish(peer string, aside []string) *Run {
 	for key := range c.unread {
-		if c.values[key] == nil || isAside(key, aside) {
+		if c.values[key] == nil || beginsWithAny(key, aside) {
 			c.Aside = append(c.Aside, key)
 		} else {
 			c.refuse(key, "this key of "+peer+" is not known here: remove it if it does not change what is learned")
@@ -353,7 +353,7 @@ func (c *config) finish(peer string, aside []string) *Run {
 	return &c.Run
 }
 
-// isAside reports whether a key has one of the beginnings.
-func isAside(key string, aside []string) bool {
+// beginsWithAny reports whether a key has one of the beginnings.
+func beginsWithAny(key string, aside []string) bool {
 	return slices.ContainsFunc(aside, func(begin string) bool { return strings.HasPrefix(key, begin) })
 }

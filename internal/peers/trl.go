@@ -22,7 +22,7 @@ func TRL(text []byte, processes, rows int) (*Run, error) {
 		return nil, err
 	}
 	path := c.text("model_name_or_path", "")
-	c.model(path, chatModel.MatchString(path) && !strings.Contains(strings.ToLower(path), "base"))
+	c.model(path, chatModel.MatchString(path) && !strings.Contains(strings.ToLower(path), "base")) // only a chat model is asked by a chat template
 	names := c.list("dataset_name")
 	for i, name := range names {
 		if hubData.MatchString(name) {
@@ -56,11 +56,11 @@ func TRL(text []byte, processes, rows int) (*Run, error) {
 		c.note("TRL grades truncated responses; here they earn 0 with most rewards")
 	}
 	c.set("train.seed", c.count("seed", 42))
-	return c.finish("TRL", trlAside), nil
+	return c.finish("TRL", trlIgnored), nil
 }
 
-// trlAside are keys of TRL, or their beginnings, that do not change what is learned.
-var trlAside = strings.Fields(`output_dir overwrite_output_dir logging_ log_ save_ eval_ report_to run_name push_to_hub
+// trlIgnored are keys of TRL, or their beginnings, that do not change what is learned.
+var trlIgnored = strings.Fields(`output_dir overwrite_output_dir logging_ log_ save_ eval_ report_to run_name push_to_hub
 	hub_ bf16 fp16 tf32 gradient_checkpointing use_vllm vllm_ dataset_ dataloader_ torch_ dtype attn_implementation ddp_
 	deepspeed fsdp do_train do_eval disable_tqdm num_completions_to_print wandb_ trackio_ project shuffle_dataset
 	remove_unused_columns ds3_gather_for_generation use_liger_kernel auto_find_batch_size cache_implementation
@@ -129,7 +129,7 @@ func (t *trl) objective() {
 		t.set("objective.clip_low", low)
 		t.set("objective.clip_high", high)
 	}
-	t.dual(high, clips)
+	t.dualClip(high, clips)
 	t.penalties()
 	t.importance()
 	if t.carry("top_entropy_quantile", "objective.top_entropy", 1) {
@@ -222,9 +222,9 @@ func (t *trl) advantage() {
 	}
 }
 
-// dual reads delta. It is a dual clip where it lies above the upper bound of the ratio, 1+high; clips says whether
+// dualClip reads delta. It is a dual clip where it lies above the upper bound of the ratio, 1+high; clips says whether
 // the loss has bounds.
-func (t *trl) dual(high float64, clips bool) {
+func (t *trl) dualClip(high float64, clips bool) {
 	if !t.given("delta") {
 		return
 	}

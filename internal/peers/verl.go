@@ -14,13 +14,13 @@ import (
 
 // What a script of verl is read by: its comments, its words, its settings such as data.train_batch_size=128, its variables.
 var (
-	comment  = regexp.MustCompile(`(?m)(^|\s)#.*$`)
-	word     = regexp.MustCompile(`("[^"\n]*"|'[^'\n]*'|\$\(\([^)\n]*\)\)|\S)+`)
-	override = regexp.MustCompile(`^\+{0,2}([A-Za-z_][\w.]*\.[\w.]+)=(.*)$`)
-	product  = regexp.MustCompile(`\$\(\( *(\d+)(?: *\* *(\d+))? *\)\)`)
-	used     = regexp.MustCompile(`\$\{(\w+)(:-[^${}]*)?\}|\$(\w+)`)
-	variable = regexp.MustCompile(`^([A-Za-z_]\w*)=(.*)$`)
-	quotes   = strings.NewReplacer(`"`, "", "'", "")
+	shellComment = regexp.MustCompile(`(?m)(^|\s)#.*$`)
+	shellWord    = regexp.MustCompile(`("[^"\n]*"|'[^'\n]*'|\$\(\([^)\n]*\)\)|\S)+`)
+	overrideForm = regexp.MustCompile(`^\+{0,2}([A-Za-z_][\w.]*\.[\w.]+)=(.*)$`)
+	product      = regexp.MustCompile(`\$\(\( *(\d+)(?: *\* *(\d+))? *\)\)`)
+	variableUse  = regexp.MustCompile(`\$\{(\w+)(:-[^${}]*)?\}|\$(\w+)`)
+	assignment   = regexp.MustCompile(`^([A-Za-z_]\w*)=(.*)$`)
+	quotes       = strings.NewReplacer(`"`, "", "'", "")
 )
 
 // Verl returns the run that a config of verl 0.9.1's PPO trainer means: overrides of its
@@ -28,10 +28,10 @@ var (
 // key=value. rows is how many rows the data has, 0 if that is not known.
 func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 	c := &config{values: map[string]any{}, unread: map[string]bool{}}
-	var words []string // of a script
+	var words []string // of a script; none for YAML
 	if strings.Contains(string(text), "main_ppo") || strings.Contains(string(text), "main_dapo") {
-		script := comment.ReplaceAllString(strings.ReplaceAll(string(text), "\r", ""), "")
-		words = word.FindAllString(strings.ReplaceAll(script, "\\\n", " "), -1)
+		script := shellComment.ReplaceAllString(strings.ReplaceAll(string(text), "\r", ""), "")
+		words = shellWord.FindAllString(strings.ReplaceAll(script, "\\\n", " "), -1)
 	} else {
 		var err error
 		if c, err = newConfig(text); err != nil {
@@ -46,7 +46,7 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 			texts = strings.Fields(text)
 		}
 		for _, text := range texts {
-			if m := variable.FindStringSubmatch(text); m != nil {
+			if m := assignment.FindStringSubmatch(text); m != nil {
 				assigned[m[1]] = m[2]
 			}
 			c.override(text)
@@ -59,13 +59,13 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 	}
 	v := verl{c}
 	v.translate(rows)
-	return c.finish("verl", verlAside), nil
+	return c.finish("verl", verlIgnored), nil
 }
 
-// override takes a text key=value, and reports whether it is one. It replaces an earlier value of the key, and what
-// was said of that.
+// override sets the key of a text key=value, and reports whether the text is one. It replaces an earlier value of the
+// key, and takes back a refusal of that.
 func (c *config) override(text string) bool {
-	m := override.FindStringSubmatch(quotes.Replace(text))
+	m := overrideForm.FindStringSubmatch(quotes.Replace(text))
 	if m == nil {
 		return false
 	}
@@ -73,7 +73,7 @@ func (c *config) override(text string) bool {
 	var value any
 	if err := yaml.Unmarshal([]byte(m[2]), &value); err != nil || strings.ContainsAny(m[2], "$`") {
 		value = nil
-		if !isAside(m[1], verlAside) {
+		if !beginsWithAny(m[1], verlIgnored) { // such a key changes nothing here, whatever its value is
 			c.refuse(m[1], fmt.Sprintf("its value %s is the shell's: write it out", m[2]))
 		}
 	}
@@ -84,8 +84,8 @@ func (c *config) override(text string) bool {
 // expand puts the values of variables, their defaults, and products of numbers such as $((4 * 8)) in the places where
 // a shell would; what it does not know stays.
 func expand(text string, assigned map[string]string) string {
-	text = used.ReplaceAllStringFunc(text, func(use string) string {
-		m := used.FindStringSubmatch(use)
+	text = variableUse.ReplaceAllStringFunc(text, func(use string) string {
+		m := variableUse.FindStringSubmatch(use)
 		return cmp.Or(assigned[m[1]+m[3]], strings.TrimPrefix(m[2], ":-"), use)
 	})
 	return product.ReplaceAllStringFunc(text, func(use string) string {
@@ -96,8 +96,8 @@ func expand(text string, assigned map[string]string) string {
 	})
 }
 
-// verlAside are keys of verl, or their beginnings, that do not change what is learned.
-var verlAside = strings.Fields(`hydra _target_ trainer. ray_ ray_kwargs global_profiler transfer_queue critic. reward. reward_model.
+// verlIgnored are keys of verl, or their beginnings, that do not change what is learned.
+var verlIgnored = strings.Fields(`hydra _target_ trainer. ray_ ray_kwargs global_profiler transfer_queue critic. reward. reward_model.
 	custom_reward_function actor_rollout_ref.hybrid_engine actor_rollout_ref.nccl_timeout actor_rollout_ref.ref.
 	actor_rollout_ref.rollout.name actor_rollout_ref.rollout.mode actor_rollout_ref.rollout.gpu_ actor_rollout_ref.rollout.tensor_
 	actor_rollout_ref.rollout.log_prob_ actor_rollout_ref.rollout.max_ actor_rollout_ref.rollout.enforce_

@@ -33,11 +33,11 @@ type Process struct {
 	Stdin *os.File      // its standard input
 	Ended chan struct{} // closed when the process and its children have ended
 
-	mu     sync.Mutex
-	cause  error  // why the process has to end, nil while it works
-	asked  bool   // Stop asked the process to end
-	kill   func() // ends the process and its children by force
-	stderr *stderrLog
+	mu       sync.Mutex
+	cause    error  // why the process has to end, nil while it works
+	stopping bool   // Stop asked the process to end
+	kill     func() // ends the process and its children by force
+	stderr   *stderrLog
 
 	// Err says why the process ended, and EndedAt when. Both are set before Ended is closed.
 	Err     error
@@ -119,7 +119,7 @@ func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr 
 	default:
 		p.Err = fmt.Errorf("the process died: %w", err)
 	}
-	if words := p.stderr.lastWords(); words != "" && !p.asked {
+	if words := p.stderr.lastWords(); words != "" && !p.stopping {
 		p.Err = fmt.Errorf("%w; its last words: %s", p.Err, words)
 	}
 	p.EndedAt = time.Now()
@@ -153,7 +153,7 @@ func (p *Process) Running() bool {
 func (p *Process) Stop() {
 	p.mu.Lock()
 	if p.cause == nil {
-		p.cause, p.asked = fmt.Errorf("the %s is closed", p.stderr.kind), true
+		p.cause, p.stopping = fmt.Errorf("the %s is closed", p.stderr.kind), true
 	}
 	p.mu.Unlock()
 	p.Stdin.Close()

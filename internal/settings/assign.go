@@ -9,10 +9,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// assign stores the value of s in a field, or leaves the field unchanged. The error says which values the key takes,
-// of which choices may be a list, without naming the place.
+// assign stores the value of s in a field, or leaves the field unchanged. The error says which values the key takes:
+// choices if there are any, else those of the field's type. It does not name the place.
 func (s Setting) assign(into reflect.Value, choices ...string) error {
-	if s.flag != "" { // the value has the field's type
+	if s.flag != "" { // pflag has made the value, of the field's type
 		into.Set(reflect.ValueOf(s.Value))
 		return nil
 	}

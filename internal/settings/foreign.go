@@ -7,8 +7,8 @@ import (
 )
 
 // foreignNames map what other programs call things (TRL, transformers, verl, OpenRLHF, PEFT, vLLM, lm-eval) to what
-// is here. A line has words and the foreign names. A word is the path of a setting, a flag that is not a setting, or
-// FILE, a command's argument; the first that there is counts. Where the line begins with "here", it is a remark.
+// is here. A line has words and the foreign names: "--context rollout.max_new_tokens: max_length". A word is the path of
+// a setting, a flag that is no setting, or FILE, an argument; the first that there is counts. "here ..." is a remark.
 //
 //go:embed foreign.txt
 var foreignNames string
@@ -33,8 +33,10 @@ func (r *Resolved) foreign(key string, typed bool) string {
 			section, _, isPath := strings.Cut(word, ".")
 			name, help := word, ""
 			switch f := r.find(word); {
-			case !isPath && (!typed || r.command.Others[word] == ""), typed && !r.command.Sets && r.command.Flags[word] == "" && isPath:
-				continue // the command does not have it
+			case !isPath && (!typed || r.command.Others[word] == ""): // a run file states no flags, or the command has no such flag
+				continue
+			case typed && !r.command.Sets && r.command.Flags[word] == "" && isPath: // the command has neither --set nor a flag for it
+				continue
 			case !isPath: // a flag that is no setting, or an argument
 				help = r.command.Others[word]
 			case f != nil:

@@ -37,9 +37,8 @@ func (f Field) text() string {
 	return strings.TrimPrefix(strings.Trim(fmt.Sprint(f.Value.Interface()), "[]"), "<nil>")
 }
 
-// lacks returns in words the alternatives of a condition, which stand in it with spaces between them, if none of them
-// holds for a key of section t; "" if one holds. One about the key itself, or about a setting that does not exist,
-// holds.
+// lacks returns in words the alternatives of a condition, such as "kl_beta!=0 kl_reward!=0", of which none holds for a
+// key of section t; "" if one holds. One about the key itself, or about a setting that does not exist, holds.
 func (r *Resolved) lacks(t Section, key, condition string) string {
 	var texts []string
 	for alternative := range strings.FieldsSeq(condition) { // path=want or path!=want

@@ -105,7 +105,7 @@ func (r *Resolved) apply(s Setting) error {
 		k, s.Key = also, keys[also]
 	}
 	switch {
-	case s.Key == "" && s.Value == nil: // s is the section itself
+	case s.Key == "" && s.Value == nil: // s is the header of the section
 		return nil
 	case k < 0:
 		return r.unknownKey(s, t, keys)
@@ -123,10 +123,10 @@ func (r *Resolved) apply(s Setting) error {
 
 // unknownKey explains the setting s, whose key is not one of keys, those of the section t.
 func (r *Resolved) unknownKey(s Setting, t Section, keys []string) error {
-	if _, tables := s.Value.([]map[string]any); tables && s.Key == tablesKey {
+	if _, tables := s.Value.([]map[string]any); tables && s.Key == tablesKey { // written as [[NAME]], see File
 		return fmt.Errorf("%q must be one section: write [%s] on a line of its own", t.Name, t.Name)
 	}
-	if slices.Equal(keys, []string{tablesKey}) {
+	if slices.Equal(keys, []string{tablesKey}) { // a section that is written as [[NAME]] alone
 		return fmt.Errorf("key %q in [%s]: there may be several, so write [[%s]] above it, a table for each", s.Key, t.Name, t.Name)
 	}
 	where := "[" + t.Name + "]"
@@ -134,7 +134,7 @@ func (r *Resolved) unknownKey(s Setting, t Section, keys []string) error {
 		where += " of " + r.command.Name
 	}
 	if p := plugOf(t.Pointer); p != nil && (len(ownFields(t.Pointer)) == 1 || r.Stated(t.Name+".name")) {
-		where += fmt.Sprintf(" for %q", p.running()) // the keys are those of the plug-in that is chosen
+		where += fmt.Sprintf(" for %q", p.chosen()) // the keys are those of the plug-in that is chosen
 	}
 	if t.list != "" {
 		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
@@ -148,7 +148,7 @@ func (r *Resolved) unknownKey(s Setting, t Section, keys []string) error {
 func (r *Resolved) unknownSection(s Setting) error {
 	names := namesOf(r.sections)
 	hint, foreign := DidYouMean(s.Section, names), r.foreign(s.Key, inFile)
-	section, label, isPart := strings.Cut(s.Section, useKey) // such as reward.use.LABEL, one of several plug-ins
+	section, label, isPart := strings.Cut(s.Section, partOf) // such as reward.use.LABEL, one of several plug-ins
 	switch {
 	case s.Section == "" && slices.Contains(names, s.Key):
 		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
@@ -160,13 +160,13 @@ func (r *Resolved) unknownSection(s Setting) error {
 	case r.command.Name != "" && hint == "" && s.Key != "":
 		return fmt.Errorf("%s has no section [%s]", r.command.Name, s.Section)
 	case s.InFile() && (s.Key != "" || r.command.Name != "" && hint == ""):
-		return nil
+		return nil // the section or, in the case above, its key is reported instead
 	case !isPart || !slices.Contains(names, section):
 		return fmt.Errorf("unknown section [%s]%s", s.Section, hint)
 	}
 	var have []string // the labels that there are
 	for _, t := range r.sections {
-		if t.list == section+".use" {
+		if t.list == section+"."+listKey {
 			have = append(have, strings.TrimPrefix(t.Name, t.list+"."))
 		}
 	}
@@ -182,8 +182,8 @@ func (r *Resolved) unknownSection(s Setting) error {
 func (r *Resolved) elsewhere(s Setting) string {
 	for _, t := range r.sections {
 		// A section that may have a list of plug-ins, but has one: is the key one of the list or of its elements?
-		if p := plugOf(t.Pointer); p != nil && t.Name == s.Section && p.list != nil && !p.parts().IsValid() {
-			list := p.list()
+		if p := plugOf(t.Pointer); p != nil && t.Name == s.Section && p.newList != nil && !p.parts().IsValid() {
+			list := p.newList()
 			elements, _ := tagged(reflect.ValueOf(list).Elem(), "list")
 			element := reflect.New(elements.Type().Elem()).Interface()
 			if slices.Contains(keysOf(append(ownFields(element), ownFields(list)...)), s.Key) {
@@ -193,7 +193,7 @@ func (r *Resolved) elsewhere(s Setting) string {
 		switch found := slices.Contains(keysOf(t.Fields), s.Key); {
 		case found && t.list == "":
 			return fmt.Sprintf("; it belongs in [%s]", t.Name)
-		case found && t.list == s.Section+".use":
+		case found && t.list == s.Section+"."+listKey:
 			return fmt.Sprintf("; it belongs in [[%s]], below name = %q", t.list, valueOf(t.Pointer, "name"))
 		}
 	}
@@ -204,12 +204,12 @@ func (r *Resolved) elsewhere(s Setting) string {
 // ownKeys are the section's keys that do not belong to a plug-in. Settings for another plug-in in weaker sources are dropped
 // with a warning, so that `--objective grpo` works with any run file; choose replaces elements of sources for that.
 func (r *Resolved) choose(section string, p *plug, ownKeys []string, sources []Source) error {
-	var named Setting
-	first, last := p.running(), 0 // the plug-in of the defaults, and the source that names the newest one
+	var strongest Setting        // that names a plug-in or a list
+	first, last := p.chosen(), 0 // the plug-in of the defaults, and the index of the source that has strongest
 	for i, source := range sources {
 		var s Setting // by which this source names a plug-in
 		for _, x := range source {
-			if x.Section != section || x.Key != "name" && (x.Key != "use" || p.list == nil) {
+			if x.Section != section || x.Key != "name" && (x.Key != listKey || p.newList == nil) {
 				continue
 			}
 			if s.Key != "" && s.Key != x.Key {
@@ -220,27 +220,27 @@ func (r *Resolved) choose(section string, p *plug, ownKeys []string, sources []S
 		if s.Key == "" {
 			continue
 		}
-		named, last = s, i
-		before := p.running()
-		p.name.SetString("") // a list has no name
+		strongest, last = s, i
+		before := p.chosen()
+		p.name.SetString("") // stays so for a list, which has no name
 		if s.Key == "name" {
 			if err := s.assign(p.name); err != nil {
 				return fmt.Errorf("%s: %w", s.Place, err)
 			}
 		}
-		for j := 0; j < i && p.running() != before; j++ { // weaker sources speak of the plug-in before
-			sources[j] = dropOthers(sources[j], section, ownKeys, "for", before, "running", p.running())
+		for j := 0; j < i && p.chosen() != before; j++ { // weaker sources speak of the plug-in before
+			sources[j] = dropOthers(sources[j], section, ownKeys, "for", before, "running", p.chosen())
 		}
 	}
-	if named.Key != "" {
-		r.decided[named.Path()] = named
+	if strongest.Key != "" {
+		r.decided[strongest.Path()] = strongest
 	}
-	if named.Key == "use" {
-		return p.chooseParts(named, sources, last)
+	if strongest.Key == listKey {
+		return p.chooseParts(strongest, sources, last)
 	}
 	if now := p.name.String(); now != first { // otherwise the plug-in has the defaults of the configuration
 		if err := p.choose(now); err != nil {
-			return fmt.Errorf("%s: %w", named.Place, err)
+			return fmt.Errorf("%s: %w", strongest.Place, err)
 		}
 	}
 	return nil
@@ -276,9 +276,9 @@ func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
 	if tables == nil || len(tables) > mostParts {
 		return fmt.Errorf(`%s: %s: must be a list of tables, at most %d, such as [{name = "math"}, {name = "length", weight = 0.2}]`, s.Place, s.Path(), mostParts)
 	}
-	p.value.Set(reflect.ValueOf(p.list()))
-	parts := p.parts()
-	var settings Source // of the elements
+	p.value.Set(reflect.ValueOf(p.newList())) // such as a reward that combines several
+	parts := p.parts()                        // its list of them, empty until add appends
+	var settings Source                       // of the elements
 	var errs []error
 	for i, table := range tables {
 		at := func(path ...string) string { // the place of a key of the table, as exactly as the source knows it
@@ -299,8 +299,8 @@ func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
 		}
 	}
 	for i, source := range sources {
-		sources[i] = slices.DeleteFunc(slices.Clone(source), func(x Setting) bool {
-			return x.Section == s.Section && (x.Key == "name" || x.Key == "use") || i < last && strings.HasPrefix(x.Section, s.Path()+".")
+		sources[i] = slices.DeleteFunc(slices.Clone(source), func(x Setting) bool { // s goes, too: its elements take its place
+			return x.Section == s.Section && (x.Key == "name" || x.Key == listKey) || i < last && strings.HasPrefix(x.Section, s.Path()+".")
 		})
 	}
 	sources[last] = append(settings, sources[last]...) // in front: --set of one element wins over the list
@@ -322,7 +322,7 @@ func (p *plug) add(parts reflect.Value, s Setting, table map[string]any) (label 
 	if given.Name == "" {
 		return "", errors.New("it has no name: write name = and one of " + strings.Join(p.names(), ", "))
 	}
-	part, err := p.part(given.Name)
+	part, err := p.newPart(given.Name)
 	if err != nil {
 		return "", p.unknown(given.Name, err)
 	}
@@ -342,18 +342,18 @@ func (p *plug) add(parts reflect.Value, s Setting, table map[string]any) (label 
 
 // tablesOf returns a list of tables, nil if value is not one.
 func tablesOf(value any) []map[string]any {
-	if list, ok := value.([]map[string]any); ok {
-		return list
+	if tables, ok := value.([]map[string]any); ok {
+		return tables
 	}
 	list, ok := value.([]any)
+	if !ok {
+		return nil
+	}
 	tables := make([]map[string]any, len(list))
 	for i, x := range list {
 		if tables[i], ok = x.(map[string]any); !ok {
 			return nil
 		}
-	}
-	if !ok {
-		return nil
 	}
 	return tables
 }

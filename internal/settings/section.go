@@ -14,10 +14,10 @@ import (
 
 // A kind is a kind of plug-in; sections choose one by name.
 type kind struct {
-	names func() []string
-	find  func(name string) (any, error)
-	list  func() any                     // an empty list of plug-ins
-	part  func(name string) (any, error) // an element of the list
+	names   func() []string
+	find    func(name string) (any, error)
+	newList func() any                     // an empty list of plug-ins; nil if a section chooses only one
+	newPart func(name string) (any, error) // an element of the list, with its defaults
 }
 
 var kinds = map[string]*kind{}
@@ -46,7 +46,7 @@ func Names(kind string) []string { return kinds[kind].names() }
 // element is named like reward.use.LABEL. list makes the plug-in that combines several; its field with the tag
 // list:"use" receives what part makes of each name.
 func RegisterList[T any](name string, list func() any, part func(name string) (T, error)) {
-	kinds[name].list, kinds[name].part = list, func(name string) (any, error) { return part(name) }
+	kinds[name].newList, kinds[name].newPart = list, func(name string) (any, error) { return part(name) }
 }
 
 // A plug is the field of a section that holds its plug-in.
@@ -82,8 +82,8 @@ func valueOf(pointer any, key string) reflect.Value {
 	return fields[slices.Index(keysOf(fields), key)].Value
 }
 
-// running names the chosen plug-in for messages.
-func (p *plug) running() string { return cmp.Or(p.name.String(), "several "+p.what+"s") }
+// chosen names the plug-in that the section has, for messages.
+func (p *plug) chosen() string { return cmp.Or(p.name.String(), "several "+p.what+"s") }
 
 // choose puts the plug-in of a name, with its defaults, into the section.
 func (p *plug) choose(name string) error {
@@ -155,14 +155,15 @@ func Sections(config any) (sections []Section) {
 		sections = append(sections, s)
 		for i := 0; parts.IsValid() && i < parts.Len(); i++ {
 			part := parts.Index(i).Addr().Interface()
-			sections = append(sections, Section{Name: s.Name + useKey + valueOf(part, "as").String(), Pointer: part, Fields: Fields(part), list: s.Name + ".use"})
+			name := s.Name + partOf + valueOf(part, "as").String()
+			sections = append(sections, Section{Name: name, Pointer: part, Fields: Fields(part), list: s.Name + "." + listKey})
 		}
 	}
 	return sections
 }
 
-// useKey follows the name of the section in the names of the sections of several plug-ins.
-const useKey = ".use."
+// listKey is the key of a section for several plug-ins, and partOf stands in the names of their sections: reward.use.LABEL.
+const listKey, partOf = "use", ".use."
 
 // namesOf lists the names of sections, without those that belong to one of several plug-ins.
 func namesOf(sections []Section) (names []string) {

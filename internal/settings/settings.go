@@ -62,8 +62,7 @@ func Fields(pointer any) []Field { return fieldsOf(pointer, true) }
 // ownFields lists the settings of a struct without those of a plug-in.
 func ownFields(pointer any) []Field { return fieldsOf(pointer, false) }
 
-// fieldsOf returns the fields of the struct that pointer points to, with plugin also those of the
-// plug-in that it has chosen.
+// fieldsOf returns the fields of the struct that pointer points to, with plugin also those of its chosen plug-in.
 func fieldsOf(pointer any, plugin bool) []Field {
 	v := reflect.ValueOf(pointer)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {

@@ -45,8 +45,8 @@ func State(path, flag string, value any) Setting {
 // otherNames are further names that settings may be stated by.
 var otherNames = map[string]string{"model.base_dtype": "lora.base_dtype"}
 
-// named returns the section and the key of a setting, whichever of its names they are.
-func named(section, key string) (string, string) {
+// currentNames returns the section and the key by which a setting is known here: lora, base_dtype for model, base_dtype.
+func currentNames(section, key string) (string, string) {
 	if section, key, ok := strings.Cut(otherNames[section+"."+key], "."); ok {
 		return section, key
 	}
@@ -87,14 +87,14 @@ func File(name string, data []byte) (Source, error) {
 	}
 	var list Source
 	add := func(section, key string, value any, path ...string) {
-		section, key = named(section, key)
+		section, key = currentNames(section, key)
 		list = append(list, Setting{Section: section, Key: key, Value: value, Place: place(name, line(path...)), inside: func(inner ...string) string {
 			return place(name, line(slices.Concat(path, inner)...))
 		}})
 	}
 	for section, value := range top {
 		table, ok := value.(map[string]any)
-		if _, isList := value.([]map[string]any); isList { // [[stream]] is list in [stream]
+		if _, isList := value.([]map[string]any); isList { // the tables under [[stream]] are the key list of [stream]
 			table, ok = map[string]any{tablesKey: value}, true
 		}
 		if !ok { // a key outside the sections
@@ -106,7 +106,7 @@ func File(name string, data []byte) (Source, error) {
 			add(section, key, value, section, key)
 		}
 	}
-	slices.SortFunc(list, func(a, b Setting) int {
+	slices.SortFunc(list, func(a, b Setting) int { // a key that another section has now is sorted to the head of that section
 		return cmp.Or(line(a.Section, a.Key)-line(b.Section, b.Key), strings.Compare(a.Path(), b.Path()))
 	})
 	return list, nil
@@ -133,12 +133,11 @@ const maxNesting = 32
 
 // ReadTOML reads a TOML document into v, as toml.Decode does, unless it is nested too deep.
 func ReadTOML(text []byte, v any) (toml.MetaData, error) {
-	depth, dots := 0, 0
+	depth, dots := 0, 0 // the open brackets and braces, and the dots of the newest name, such as a.b.c
 	for _, c := range commentsAndStrings.ReplaceAll(text, []byte("_")) {
 		switch c {
 		case '[', '{':
-			depth++
-			dots = 0
+			depth, dots = depth+1, 0
 		case ']', '}':
 			depth--
 		case '.':
@@ -165,7 +164,7 @@ func Sets(sets []string) (Source, error) {
 		if !ok || path == "" {
 			return nil, fmt.Errorf("--set %q: write section.key=value, such as optimizer.learning_rate=1e-6", set)
 		}
-		if strings.HasPrefix("."+key, useKey) { // a section of several plug-ins has two dots: reward.use.PART.KEY
+		if strings.HasPrefix("."+key, partOf) { // a section of several plug-ins has two dots: reward.use.PART.KEY
 			at := strings.LastIndexByte(path, '.')
 			section, key = path[:at], path[at+1:]
 		}
@@ -203,7 +202,7 @@ func Environment(config any, environ []string) Source {
 // ofText makes a setting of text from the command line or the environment, which is read as TOML if it is valid TOML,
 // else as a string.
 func ofText(section, key, place, text string) Setting {
-	section, key = named(section, key)
+	section, key = currentNames(section, key)
 	s := Setting{Section: section, Key: key, Place: place, Value: text, text: &text, plain: true}
 	var one map[string]any
 	// Text with a line break could hold further keys, so it counts as a string.
@@ -240,9 +239,9 @@ var (
 	otherForm = regexp.MustCompile(`\A\s*\{|(?m)^(---\s*$|\s*(- )?["']?[A-Za-z_][\w.-]*["']?:(\s|$))`)
 	// mismatch matches what the TOML library says of a value that does not fit.
 	mismatch = regexp.MustCompile(`^toml: (?:line (\d+) )?\(last key "(.*?)"\): `)
-	// typed matches how the place of a setting on the command line begins.
+	// typedPlace matches how the place of a setting on the command line begins.
 	typedPlace = regexp.MustCompile(`^--(set )?`)
-	// opaque matches the comments and strings of a TOML document.
+	// commentsAndStrings matches the comments and strings of a TOML document.
 	commentsAndStrings = regexp.MustCompile(`(?s)#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'`)
 	bareKey            = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 	// statement matches the beginning of a line that has a header, or a key and a value.

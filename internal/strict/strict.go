@@ -102,16 +102,16 @@ func explain(text []byte, err error) error {
 	switch {
 	case errors.Is(wrong.Err, json.ErrUnknownName):
 		name := wrong.JSONPointer.LastToken()
-		return &Error{at, "unknown key \"%s\"" + escaped(settings.DidYouMean(name, names(t))), nil}
+		return &Error{at, "unknown key \"%s\"" + asFormat(settings.DidYouMean(name, names(t))), nil}
 	case errors.Is(wrong.Err, strconv.ErrRange):
 		wants += fmt.Sprintf(" of %d bits", t.Bits())
 	case wrong.Err != nil && !isNull && !errors.Is(wrong.Err, strconv.ErrSyntax):
 		if at == "" {
 			return wrong.Err
 		}
-		return &Error{at, "%s: " + escaped(wrong.Err.Error()), wrong.Err}
+		return &Error{at, "%s: " + asFormat(wrong.Err.Error()), wrong.Err}
 	}
-	return &Error{at, "%s is " + escaped(describeAt(text, wrong.ByteOffset)) + ", not " + wants, nil}
+	return &Error{at, "%s is " + asFormat(describeAt(text, wrong.ByteOffset)) + ", not " + wants, nil}
 }
 
 // explainSyntax says where a text ceases to be JSON, by line if it has several, and why.
@@ -138,7 +138,8 @@ func explainSyntax(text []byte, err *jsontext.SyntacticError) error {
 	return fmt.Errorf("not JSON at %s, near %q", place, strings.ToValidUTF8(string(near), ""))
 }
 
-func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
+// asFormat writes text such that a format shows it unchanged.
+func asFormat(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
 // most bounds what a message repeats of a text, in bytes.
 const most = 40

@@ -52,14 +52,15 @@ type Round struct {
 	HostBytes, Sent, Linked int64
 }
 
-// Seconds estimates how long the round takes. measured says whether rates were measured on this GPU, as its driver
-// names it, and for models of nearly this size: otherwise the nearest serve.
+// Seconds estimates how long the round takes: by the rates of two models its updates, passes, prompts and steps of
+// decoding, and then what crosses between memories and ranks. measured says whether rates were measured on this GPU, as
+// its driver names it, and for models of nearly this size: otherwise the nearest serve.
 func (r Round) Seconds(gpu string) (seconds float64, measured bool) {
 	n, small, large := float64(r.Parameters), rates[0], rates[1]
 	at := func(x, y float64) float64 { // on the line through the times x and y of the two models, and below small in proportion
 		return max(x*min(1, n/small.parameters), x+(n-small.parameters)*(y-x)/(large.parameters-small.parameters))
 	}
-	score := at(small.score, large.score) / ratedTokens
+	score := at(small.score, large.score) / ratedTokens // for a token
 	ms := float64(r.Steps)*at(small.update, large.update) + float64(r.Learned)*(at(small.learn, large.learn)/ratedTokens+r.Again*score)
 	ms += float64(r.Prompts*r.Prompt)*score + r.decode(func(rows, context float64) float64 {
 		k := 0 // the measured numbers of rows k and k+1 are those around rows, or the nearest
@@ -67,7 +68,8 @@ func (r Round) Seconds(gpu string) (seconds float64, measured bool) {
 			k++
 		}
 		x, y := at(small.steps[k], large.steps[k]), at(small.steps[k+1], large.steps[k+1])
-		return x + (rows-ratedRows[k])/(ratedRows[k+1]-ratedRows[k])*(y-x) + 1e3*(context-ratedContext*rows)*float64(r.TokenBytes)/cacheRate
+		longer := context - ratedContext*rows // tokens in the cache beyond those of the measured steps
+		return x + (rows-ratedRows[k])/(ratedRows[k+1]-ratedRows[k])*(y-x) + 1e3*longer*float64(r.TokenBytes)/cacheRate
 	})
 	seconds = ms/1e3 + float64(r.Steps)*(float64(r.HostBytes)/hostRate+float64(r.Sent)/rankRate+float64(r.Linked)/linkRate)
 	known := strings.Contains(gpu, "H100") || strings.Contains(gpu, "H200")
