@@ -208,7 +208,7 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *promptRo
 	defer bar.Finish()
 	var own []generated // this rank's lines, if it is not the first
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
-		requests := slices.DeleteFunc(rows.requests[name], func(r sampler.Request) bool { return int(r.ID)%t.Size() != t.Rank() })
+		requests := slices.DeleteFunc(rows.requests[name], func(r sampler.Request) bool { return int(r.ID)%t.Size() != t.Rank() }) // this rank's
 		if len(requests) == 0 {
 			continue
 		}

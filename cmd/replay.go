@@ -218,7 +218,7 @@ func replayStep(c *cobra.Command, run string, step int) (what string, err error)
 	if err != nil {
 		return "", err
 	}
-	root := newRoot()
+	root := newRoot() // a second command line in this process; start calls the function under setupKey, which ends the run after the step
 	root.SetArgs([]string{command, "--resume", "--out", again, "--report=false", "--quiet", "--set", "output.sink=[]"})
 	root.SetIn(c.InOrStdin())
 	root.SetOut(io.Discard)

@@ -148,7 +148,7 @@ func (r *Resolved) unknownKey(s Setting, t Section, keys []string) error {
 func (r *Resolved) unknownSection(s Setting) error {
 	names := namesOf(r.sections)
 	hint, foreign := DidYouMean(s.Section, names), r.foreign(s.Key, inFile)
-	section, label, isPart := strings.Cut(s.Section, partOf) // such as reward.use.LABEL, one of several plug-ins
+	section, label, isPart := strings.Cut(s.Section, partOf) // of reward.use.LABEL, one of several plug-ins: reward, LABEL
 	switch {
 	case s.Section == "" && slices.Contains(names, s.Key):
 		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
@@ -177,8 +177,8 @@ func (r *Resolved) unknownSection(s Setting) error {
 	return fmt.Errorf("there is no [[%s.use]] %q%s (there are %s)", section, label, DidYouMean(label, have), strings.Join(have, ", "))
 }
 
-// elsewhere says where the unknown key of s belongs, as the end of a message: in the list of several plug-ins in
-// place of the one that the section has, or in another section; "" if nowhere.
+// elsewhere says where the unknown key of s belongs, as the end of a message, such as "; it belongs in [train]": in
+// another section, or in a list of several plug-ins in place of the one that the section has; "" if nowhere.
 func (r *Resolved) elsewhere(s Setting) string {
 	for _, t := range r.sections {
 		// A section that may have a list of plug-ins, but has one: is the key one of the list or of its elements?
