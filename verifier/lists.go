@@ -37,7 +37,7 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	case g.Op == latex.Union || a.Op == latex.Union:
 		return c.sets(g, a)
 	case g.Op == latex.List && a.Op.Scalar(), g.Op.Scalar() && a.Op == latex.List:
-		return c.repeated(g, a)
+		return c.listAndValue(g, a)
 	}
 	return c.decide(false, "a list against one value")
 }
@@ -111,9 +111,9 @@ func isElement(n *latex.Node) bool {
 	return n.Op.Scalar() || n.Op == latex.Text || n.Op == latex.Matrix || n.Op == latex.Ratio || n.Op == latex.Bracket && (n.Name == "()" || n.Name == "<>")
 }
 
-// repeated compares a list with one value, which every element must have, or their sum where "and" means that: 5 hours
+// listAndValue compares a list with one value, which every element must have, or their sum where "and" means that: 5 hours
 // and 30 minutes, 11 and 5/6.
-func (c *comparer) repeated(g, a *latex.Node) bool {
+func (c *comparer) listAndValue(g, a *latex.Node) bool {
 	list, one := swapped(a.Op == latex.List, g, a)
 	listIsGold := list == g
 	sum := &latex.Node{Op: latex.Add, Args: list.Args}
@@ -138,7 +138,7 @@ func (c *comparer) repeated(g, a *latex.Node) bool {
 
 // isProper reports whether a quotient is one of two whole numbers below 1.
 func isProper(n *latex.Node) bool {
-	p, q := whole(n.Args[0]), whole(n.Args[1])
+	p, q := wholeNumber(n.Args[0]), wholeNumber(n.Args[1])
 	return p != nil && q != nil && p.Sign() > 0 && p.Cmp(q) < 0
 }
 

@@ -289,7 +289,7 @@ func (c *comparer) degrees(x, y quantity) bool {
 // withUnits compares quantities of which at least one has units. A unit that only one side names is ignored, unless it
 // may change the number; units of one dimension are converted; counted nouns have to agree.
 func (c *comparer) withUnits(x, y quantity) bool {
-	saidX, saidY := x.takeNouns(), y.takeNouns()
+	saidX, saidY := x.takeNouns(), y.takeNouns() // the east of 5 km east, which leaves the units
 	if rules.On("leftover words") && saidX != "" && saidY != "" && !sameNouns(saidX, saidY) {
 		return c.decide(false, "different things said of a measure")
 	}
@@ -392,7 +392,7 @@ func isUnits(noun string) bool {
 // unspecific: units, or "any", which stands for words such as ways.
 func sameNouns(x, y string) bool {
 	if isUnits(x) || isUnits(y) {
-		return x == y || !isUnits(x) || !isUnits(y)
+		return x == y || !isUnits(x) || !isUnits(y) // units are not square units, but may be anything else
 	}
 	if latex.Droppable(x) != latex.Droppable(y) {
 		return false // 5 apples against 5 apples squared

@@ -49,7 +49,7 @@ func isWorked(n *latex.Node, text string) bool {
 		if n.Args[1].Contains(latex.Unit) {
 			return worked(n.Args[0])
 		}
-		p, q := whole(n.Args[0]), whole(n.Args[1])
+		p, q := wholeNumber(n.Args[0]), wholeNumber(n.Args[1])
 		comesOut := p == nil || q == nil || q.Sign() == 0 || new(big.Int).Rem(p, q).Sign() == 0 // or is no fraction
 		return !comesOut || n.Contains(latex.Root) && n.Every(worked)
 	case latex.Root:
@@ -61,16 +61,16 @@ func isWorked(n *latex.Node, text string) bool {
 
 // isPowerOfTen reports whether n is a power of ten, as in scientific notation.
 func isPowerOfTen(n *latex.Node) bool {
-	return n.Op == latex.Pow && n.Args[0].Is(latex.Num) && n.Args[0].Rat.Cmp(big.NewRat(10, 1)) == 0 && whole(n.Args[1]) != nil
+	return n.Op == latex.Pow && n.Args[0].Is(latex.Num) && n.Args[0].Rat.Cmp(big.NewRat(10, 1)) == 0 && wholeNumber(n.Args[1]) != nil
 }
 
-// whole returns the value of a numeral that is a whole number, nil for other nodes.
-func whole(n *latex.Node) *big.Int {
+// wholeNumber returns the value of a numeral that is a whole number, nil for other nodes.
+func wholeNumber(n *latex.Node) *big.Int {
 	if n.Op == latex.Num && n.Rat.IsInt() {
 		return n.Rat.Num()
 	}
 	if n.Op == latex.Neg {
-		if x := whole(n.Args[0]); x != nil {
+		if x := wholeNumber(n.Args[0]); x != nil {
 			return new(big.Int).Neg(x)
 		}
 	}

@@ -211,7 +211,7 @@ func (o *Policy) newResponse(b, at objectives.Batch) *response {
 		x.setByRewards(at)
 	}
 	if o.Mean == "product" || o.Gate != "none" {
-		x.maxLog = 20 // see the package comment
+		x.maxLog = 20 // no gradient passes beyond it
 	}
 	switch o.Measure {
 	case "k3":
@@ -250,8 +250,8 @@ func (o *Policy) newResponse(b, at objectives.Batch) *response {
 	return x
 }
 
-// computeGains computes the gains of t, and their derivatives in their place if x.slopes asks for them; at is t at whose log-probs
-// what is detached is taken. They are in x until the next response.
+// computeGains sets x.gain to the gains of t, or to their derivatives if x.slopes asks for them, and x.cutCount; at is t at
+// whose log-probs what is detached is taken. They are in x until the next response.
 func (x *response) computeGains(t, at *objectives.Trajectory) {
 	n := len(t.LogProb)
 	x.t, x.at, x.oneElement, x.drift = t, at, x.ratioPerResponse && t.TokenAdvantage == nil && n > 0, x.Drift

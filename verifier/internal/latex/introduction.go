@@ -20,7 +20,7 @@ func (p *parser) skipIntroduction() bool {
 			return i > 0 && isPhrase && p.skipTo(i+1)
 		}
 		altering := len(w) > 2 && (changesNumber(w) || changesNumber(singular(w))) && !abbreviations[w]
-		if altering || precedingModifiers[w] || i == 0 && begins[w] { // such as half, square or about
+		if altering || precedingModifiers[w] || i == 0 && boundWords[w] { // such as half, square or about
 			return false
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // operations, bounds, signs, doubts, and abbreviations that may be numbers.
 func Droppable(noun string) bool {
 	words := strings.Fields(noun)
-	if len(words) == 0 || begins[words[0]] || strings.HasSuffix(words[0], "ly") && len(words[0]) > 5 &&
+	if len(words) == 0 || boundWords[words[0]] || strings.HasSuffix(words[0], "ly") && len(words[0]) > 5 &&
 		!harmlessAdverbs[words[0]] || strings.HasPrefix(noun, "in ") && !inside[words[1]] {
 		return false
 	}
@@ -21,7 +21,7 @@ func Droppable(noun string) bool {
 // Changes reports whether words behind a measure change it: 5 dollars short.
 func Changes(noun string) bool {
 	words := strings.Fields(noun)
-	return slices.ContainsFunc(words, changesNumber) || len(words) == 1 && begins[words[0]] && words[0] != "up" && words[0] != "down"
+	return slices.ContainsFunc(words, changesNumber) || len(words) == 1 && boundWords[words[0]] && words[0] != "up" && words[0] != "down"
 }
 
 // changesNumber reports whether a word of a phrase beside a number changes the meaning of the number.
@@ -49,10 +49,10 @@ func isShare(w string) bool {
 	return ok && (numberWords[stem] > 0 || multipliers[stem] > 0)
 }
 
-// begins are words that make a bound, a sign or a condition of the number before them;
+// boundWords are words that make a bound, a sign or a condition of the number before them;
 // inside are those after "in" that do not.
 var (
-	begins = SetOf(`above across after against along among around as at away back before behind below beneath beside between beyond by
+	boundWords = SetOf(`above across after against along among around as at away back before behind below beneath beside between beyond by
 		down from inside into like near off onto out outside over past short since through till to toward towards under until up upon via with within
 		und et y e et o ou oder или и al au aux à del zum hoch`)
 	inside = SetOf("total all sum each every change tips sales profit savings cash")

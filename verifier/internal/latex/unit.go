@@ -535,7 +535,7 @@ func (p *parser) unitName() string {
 	if t.kind != word || len(t.text) == 1 && !t.inText && !t.inRoman {
 		return ""
 	}
-	if t.text == "in" && next.kind == word && n == 1 && !between[next.text] {
+	if t.text == "in" && next.kind == word && n == 1 && !afterInches[next.text] {
 		return "" // 5 in total
 	}
 	if unitOf(t.text) != "" {
@@ -544,8 +544,8 @@ func (p *parser) unitName() string {
 	return unitOf(t.text)
 }
 
-// between are words after the inches of "5 in by 7 in".
-var between = SetOf("by per x and long wide high tall deep thick")
+// afterInches are words after the inches of "5 in by 7 in".
+var afterInches = SetOf("by per x and long wide high tall deep thick")
 
 // unitSymbol is unit after a sign of division, where a single letter is one too: km/h, MeV/c^2.
 func (p *parser) unitSymbol() *Node {
