@@ -126,18 +126,18 @@ func (s *tokenChooser) sample(d *Decoder, hidden *buffer, rows []*sampler.Row) e
 }
 
 // grouped calls sampleGroup once for all rows with the same way, which is how and at which temperature they choose, with
-// their states. settingOf returns a row's way, and whether to include the row. If all have one way it copies no states.
-func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, settingOf func(*sampler.Row) (way, bool),
+// their states. wayFor returns a row's way, and whether to include the row. If all have one way it copies no states.
+func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, wayFor func(*sampler.Row) (way, bool),
 	sampleGroup func(*Decoder, *buffer, way, []*sampler.Row) error) error {
-	first, _ := settingOf(rows[0])
-	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { w, included := settingOf(r); return !included || w != first }) {
+	first, _ := wayFor(rows[0])
+	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { w, included := wayFor(r); return !included || w != first }) {
 		return sampleGroup(d, hidden, first, rows)
 	}
 	width := d.geometry.Hidden
 	groups := make(map[way][]int)
 	var ways []way // in the order of the ways' first rows
 	for i, r := range rows {
-		w, included := settingOf(r)
+		w, included := wayFor(r)
 		if !included {
 			continue
 		}

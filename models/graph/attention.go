@@ -136,7 +136,7 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	if a.Blocks > 1 {
 		b.firstQuery, b.endQuery = a.edges(i, after)
 		b.firstKey = a.g.Ints(0)
-		if a.Window > 0 && !a.InTurn { // blocks in turn begin with key 0, which addKeys relies on
+		if a.Window > 0 && !a.InTurn { // blocks in turn begin with key 0, which addKeyGradients relies on
 			b.firstKey = Max(Sub(b.firstQuery, a.g.Ints(int64(a.Window-1))), b.firstKey)
 		}
 		rows := func(x *Node) *Node { return Slice(x, b.firstQuery, b.endQuery, 0, fmt.Sprintf("Tq%d", i)) }
@@ -211,7 +211,7 @@ func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*No
 	dqs := make([]*Node, a.Blocks)
 	before := []*Node{rowSumsAll} // which needs all blocks of the forward pass
 	var dk, dv *Node
-	for _, i := range a.order() {
+	for _, i := range a.order() { // with recomputes from the last block to the first
 		b := parts[i]
 		if a.recomputes {
 			b = a.block(i, before...)
@@ -223,16 +223,16 @@ func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*No
 			dScores = Mul(dScores, Reshape(slope, 0, a.KVHeads, -1, 0))
 		}
 		dqs[i] = a.unstackShared(MatMul(dScores, b.k, plain, plain, a.scale))
-		dk, dv = a.addKeys(b, dk, dv, MatMul(dScores, b.q, transposed, plain, a.scale), MatMul(b.probs, dOut, transposed, plain, 1))
+		dk, dv = a.addKeyGradients(b, dk, dv, MatMul(dScores, b.q, transposed, plain, a.scale), MatMul(b.probs, dOut, transposed, plain, 1))
 		before = []*Node{dqs[i], dk, dv} // read by the next block only with recomputes
 	}
 	return []*Node{a.joinHeads(a.joinBlocks(dqs), a.Heads), a.joinHeads(dk, a.KVHeads), a.joinHeads(dv, a.KVHeads)}
 }
 
-// addKeys adds the block's gradients of its keys and values to the running sums, which are nil before the first
+// addKeyGradients adds the block's gradients of its keys and values to the running sums, which are nil before the first
 // block. With recomputes that block has all keys, and blocks begin with the first; else the gradients get zeros
 // around them.
-func (a *causalAttention) addKeys(b *attentionBlock, dk, dv, partK, partV *Node) (*Node, *Node) {
+func (a *causalAttention) addKeyGradients(b *attentionBlock, dk, dv, partK, partV *Node) (*Node, *Node) {
 	if a.recomputes {
 		return addToFirst(dk, partK, b.endQuery, b.index), addToFirst(dv, partV, b.endQuery, b.index)
 	}
