@@ -248,8 +248,8 @@ func (o *asked) keyOf(b, at objectives.Batch) uint64 {
 func (o *asked) encode(b, at objectives.Batch) ([]byte, error) {
 	all := make([]response, len(b.Trajectories))
 	for i, t := range b.Trajectories {
-		all[i] = response{o.wireList(t.LogProb), o.wireList(at.Trajectories[i].LogProb), o.wireList(t.OldLogProb), o.wireListOrNil(t.RefLogProb), o.wireListOrNil(t.Entropy),
-			o.wireListOrNil(t.TokenAdvantage), t.Advantage, t.Reward, t.Group, t.Truncated, t.IDs}
+		all[i] = response{o.wireList(t.LogProb), o.wireList(at.Trajectories[i].LogProb), o.wireList(t.OldLogProb), o.wireListOrNil(t.RefLogProb),
+			o.wireListOrNil(t.Entropy), o.wireListOrNil(t.TokenAdvantage), t.Advantage, t.Reward, t.Group, t.Truncated, t.IDs}
 	}
 	line, err := json.Marshal(struct {
 		Step         int             `json:"step"`
