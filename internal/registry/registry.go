@@ -37,7 +37,7 @@ func (t *Table[T]) Add(name string, entry T) bool {
 	return true
 }
 
-// Get returns an entry, or the zero value and an error if the name is unknown. If the
+// Get returns an entry, or the zero value if the name is unknown. If the
 // name was added twice, it returns the first entry with an error.
 func (t *Table[T]) Get(name string) (entry T, err error) {
 	t.mutex.RLock()

@@ -311,7 +311,8 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 	}
 	e.warnOfMixed(list, flag, log)
 	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model's %s)", e.limit, e.policy.Model.Context())
-	cutting := map[bool]string{true: "learn their beginnings with --too-long cut, "}[together == 1] // pairs are not cut
+	cuttable := together == 1 && e.config.Data.demonstrationData != nil // preferences are not cut
+	cutting := map[bool]string{true: "learn their beginnings with --too-long cut, "}[cuttable]
 	switch {
 	case 2*dropped > len(all):
 		return nil, fmt.Errorf("train: %s: %d of %d demonstrations have %s: raise --max-tokens if the model has "+

@@ -383,4 +383,8 @@ func TestEncode(t *testing.T) {
 	if _, err := e.EncodeAll(slices.Concat(list[4:], list[4:]), 2, "--data", quiet); err == nil || strings.Contains(err.Error(), "--too-long") {
 		t.Errorf("pairs, which are not cut: %v", err)
 	}
+	e.config.Data.demonstrationData = nil // responses with labels, as kto learns them
+	if _, err := e.EncodeAll(list[2:], 1, "--data", quiet); err == nil || strings.Contains(err.Error(), "--too-long") {
+		t.Errorf("responses with labels, which are not cut: %v", err)
+	}
 }

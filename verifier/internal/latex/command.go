@@ -54,7 +54,6 @@ func (p *parser) command() *Node {
 	case "begin":
 		return p.environment()
 	case "overbrace", "underbrace":
-		p.advance() // passes the {, whose } then ends the formula: only the spelling is compared
 		n := p.argument()
 		p.failIf(p.cur().is("_") || p.cur().is("^")) // the text over the brace may be another answer
 		return n
