@@ -36,7 +36,7 @@ var testsNone = regexp.MustCompile(`\bcontent['"]?\]?\s*(?:is|is\s+not|==|!=)\s*
 var wantsNine = regexp.MustCompile(`\blength\s*!=\s*9\b`)
 
 // shortenIDs gives all calls and their results ids of nine letters and digits: made of the client's ids, or, where it
-// gave none, of the number of the call or of the result.
+// gave none, of the number of the call or of the result. It changes messages, which fitting.message has made: copies.
 func shortenIDs(messages jinja.List) {
 	calls, results := 0, 0
 	short := func(d *jinja.Dict, key string, n *int) {

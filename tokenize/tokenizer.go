@@ -84,8 +84,8 @@ func (t *Tokenizer) Check(text string) error {
 	return t.CheckKnown(text)
 }
 
-// CheckKnown is Check that also refuses a character for which the vocabulary has only its
-// token for unknown characters: the model could not learn it.
+// CheckKnown refuses what Check refuses, and also a character for which the vocabulary has only
+// its token for unknown characters: the model could not learn it.
 func (t *Tokenizer) CheckKnown(text string) error {
 	if !t.form.ofCharacters && !slices.Contains(t.bpe.bytes[:], -1) { // each byte has a token
 		return nil
@@ -99,7 +99,7 @@ func (t *Tokenizer) CheckKnown(text string) error {
 				}
 			}
 			for _, b := range []byte(string(r)) {
-				if err == nil && (t.bpe.bytes[b] < 0 || t.form.ofCharacters) {
+				if err == nil && (t.bpe.bytes[b] < 0 || t.form.ofCharacters) { // of characters, it is r that is not known
 					err = fmt.Errorf("tokenize: %q in %.40q is not in the vocabulary", r, s[i:])
 				}
 			}

@@ -12,15 +12,16 @@ import (
 // isListLike reports whether n is a list or a set of elements.
 func isListLike(n *latex.Node) bool { return n.Op == latex.List || n.Op == latex.Set }
 
-// lists compares if one side is a list. A list without brackets is several answers, whose order does not matter
-// but whose number does; against a tuple its order counts. In a set repetitions do not count.
+// lists compares the gold answer g with the answer a, where one or both are lists or sets. A list has no brackets: it is
+// several answers, whose order does not matter but whose number does; against a tuple its order counts. In a set
+// repetitions do not count.
 func (c *comparer) lists(g, a *latex.Node) bool {
 	g, a = withEachExcluded(g), withEachExcluded(a) // x != 0, 1
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
 	}
 	if (g.Op == latex.List) != (a.Op == latex.List) {
-		g, a = asOptionList(g, a), asOptionList(a, g) // BC and B, C
+		g, a = asOptionList(g, a), asOptionList(a, g) // BC becomes B, C if the other side is a list of two options
 	}
 	set, other := swapped(a.Op == latex.Set, g, a)
 	switch {
@@ -29,7 +30,7 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	case isListLike(g) && isListLike(a):
 		return c.twoSets(values(g), values(a))
 	case c.depth == 1 && set.Op == latex.Set && len(set.Args) == 1 && isElement(set.Args[0]) && isElement(other):
-		return c.equalGoldFirst(set == g, set.Args[0], other) // {5} and 5: a solution set and its element
+		return c.equalGoldFirst(set == g, set.Args[0], other) // {5} and 5, as whole texts (depth 1): a solution set and its element
 	case g.Op == latex.Bracket || a.Op == latex.Bracket || g.Op == latex.Matrix || a.Op == latex.Matrix:
 		return c.listAndTuple(g, a)
 	case g.Op == latex.Text || a.Op == latex.Text:

@@ -189,7 +189,7 @@ func certainIntervals(pairs []*latex.Node) bool {
 
 // builtRegion reads {x ∈ S | condition}, where the condition is about x, or {x | condition}; nil for anything else.
 func (c *comparer) builtRegion(n *latex.Node) *region {
-	r := c.region(n.Args[1]) // the numbers that meet the condition
+	r := c.region(n.Args[1]) // the numbers that meet the condition; r.variable is its letter, "" if it has none
 	if r == nil {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (c *comparer) builtRegion(n *latex.Node) *region {
 		if !ok || r.variable != "" && element.Args[0].String() != r.variable {
 			return nil
 		}
-		r = c.intersection(r, c.region(s))
+		r = c.intersection(r, c.region(s)) // nil, as about then is, if S is no set of real numbers
 	} else if !isName(element) || r.variable != "" && element.String() != r.variable {
 		return nil
 	}

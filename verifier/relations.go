@@ -109,7 +109,8 @@ func isCompoundName(n *latex.Node) bool {
 }
 
 // relations compares where an equation, an inequality or a membership is involved. Two relations are compared with each
-// other; of one, the part that says the answer, such as the value of x = 5, is compared with the other side.
+// other. Of one, the first that it has of these is compared with the other side: the value of an assignment, the residue
+// class of a congruence, the set of a membership, the set of inequalities, the result of equations, an enumerated set.
 func (c *comparer) relations(g, a *latex.Node) bool {
 	g, a = normalRelation(g), normalRelation(a)
 	for _, n := range [...]*latex.Node{g, a} {
@@ -124,9 +125,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if other.Op == latex.Set && len(other.Args) == 1 && c.depth == 1 { // at depth 1, g and a are the whole texts
 		other = other.Args[0] // x = 0 and {0}
 	}
-	if as, ok := assignmentOf(rel); ok && (!isListLike(other) || as.value.Op == latex.Set) {
+	if as, ok := assignmentOf(rel); ok && (!isListLike(other) || as.value.Op == latex.Set) { // x = 1 is not 1, 2
 		if isOption(as.name) && isOption(as.value) && isOption(other) {
-			return c.decide(false, "two options") // A = B
+			return c.decide(false, "two options") // A = B says that A is B, and chooses neither
 		}
 		if c.equalGoldFirst(rel == g, as.value, other) {
 			return true
@@ -137,9 +138,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		return c.equalGoldFirst(rel == g, last, other) // x ≡ 3 (mod 7)
 	}
 	subject := rel.Args[0]
-	isInteger := subject.Is(latex.Sym) && strings.Contains("klmnp", subject.Name)
-	if other.Op == latex.Named && other.Name == "Z+" && onlyRelation(rel, ">=") && isInteger {
-		return c.equalGoldFirst(rel == g, rel.Args[1], integer(1)) // n >= 1
+	mayMeanInteger := subject.Is(latex.Sym) && strings.Contains("klmnp", subject.Name) // the usual letters
+	if other.Op == latex.Named && other.Name == "Z+" && onlyRelation(rel, ">=") && mayMeanInteger {
+		return c.equalGoldFirst(rel == g, rel.Args[1], integer(1)) // n >= 1 and Z+
 	}
 	if in, ok := membership(rel); ok {
 		if in.Op == latex.Set && len(in.Args) == 1 && other.Op.Scalar() {

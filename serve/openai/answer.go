@@ -166,8 +166,8 @@ func (j *job) setSampling(usual, most int, stops []string, choice toolChoice) er
 	return j.constrain(choice)
 }
 
-// answer samples the responses and writes them, whole or as they come: as the next turn of an
-// episode, if the key is that of one.
+// answer samples the responses and writes them, whole or as they come. If the request's API key is that of an
+// episode, they are its next turn; stated returns the conversation so far, as the request states it.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, stated func() history) error {
 	if x := s.session(r); x != nil {
 		return x.converse(s, w, r, j, stated)
@@ -186,7 +186,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, stated f
 	for range n {
 		j.choices = append(j.choices, j.choice())
 	}
-	// The context ends, too, when a client closes its side of the connection and still reads the answer.
+	// r's context ends, too, when a client closes its side of the connection and still reads the answer. Whether it has
+	// gone is found out by writing: if a write fails, writeResponses returns, and cancel ends the sampling.
 	cancel, err := s.engine.submit(context.WithoutCancel(r.Context()), j.model, calls)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func (s *Stream) Add(text string) (content string, calls []Call) {
 			var mark string
 			if mark, more = s.addUntilMark(&out); more {
 				s.state, s.searched, s.inText, s.endMark = calling, len(mark), false, s.f.closeMark
-				if mark != s.f.openMark { // a call without the mark open: <function=NAME>
+				if mark != s.f.openMark { // the call begins with <function=NAME>, not with openMark
 					s.endMark = functionEnd
 				}
 			}
@@ -161,10 +161,11 @@ func (s *Stream) readCall(out *strings.Builder, calls *[]Call) bool {
 	return false
 }
 
-// atEndMark moves s.searched on to the mark that ends a call (s.endMark), and reports whether it is there. s.inText says that
-// s.searched is where marks do not count: in a JSON string, or in an argument (<parameter=...>) of a call without the mark open.
+// atEndMark moves s.searched on to the mark that ends a call (s.endMark), and reports whether it is there; if not, the search
+// goes on from s.searched when more text has come. s.inText says that s.searched is where marks do not count: in a JSON string,
+// or in an argument (<parameter=...>) of a call that began with <function=NAME>, where openMark should be, and ends with </function>.
 func (s *Stream) atEndMark() bool {
-	withoutOpenMark := s.endMark == functionEnd // a call without the mark open
+	withoutOpenMark := s.endMark == functionEnd // a call that began with <function=NAME>
 	if s.endMark == "" {                        // only the end of the text ends it
 		s.searched = len(s.pending)
 	}

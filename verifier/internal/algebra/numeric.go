@@ -216,7 +216,8 @@ func (e *numeric) series(n *latex.Node) ball.Complex {
 	return total
 }
 
-// power evaluates base^exponent: of an integer exponent by products, of a rational one by roots, else by logarithms.
+// power evaluates base^exponent at the point e.at: of an integer exponent by products, of a rational one by roots, else by
+// logarithms. It notes, for those who judge the value, where the precision is too low (lostSummand) and leftReals.
 func (e *numeric) power(n *latex.Node) ball.Complex {
 	base := e.value(n.Args[0])
 	exp, err := e.c.rational(n.Args[1], e.at)
@@ -232,15 +233,15 @@ func (e *numeric) power(n *latex.Node) ball.Complex {
 	}
 	w := e.value(n.Args[1])
 	if c := n.Args[0]; c.Op == latex.Const && c.Name == "e" {
-		e.noteIfNegligible(w, 1)
+		e.noteIfNegligible(w, 1) // e^w differs from 1 by about w^1
 		return e.ball.CExp(w)
 	}
-	e.noteIfNegative(base)
+	e.noteIfNegative(base) // its logarithm is not real
 	e.noteIfNegligible(w, 1)
 	return e.ball.CPow(base, w)
 }
 
-// noteIfNegative notes that a power or logarithm leaves the reals unless z > 0.
+// noteIfNegative notes that a power or a logarithm of z leaves the reals where z is a negative number.
 func (e *numeric) noteIfNegative(z ball.Complex) {
 	if z.IsReal() && e.ball.Sign(z.Re) < 0 {
 		e.leftReals = true

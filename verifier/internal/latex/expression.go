@@ -488,7 +488,7 @@ func (p *parser) skipOrdinal() bool {
 
 func isOrdinal(s string) bool { return s == "th" || s == "st" || s == "nd" || s == "rd" }
 
-// exponent parses the text after ^: a signed numeral, a group or an argument, and the exponent of that.
+// exponent parses the text after ^: a numeral, a group or an argument, any of them signed, and the exponent of that.
 func (p *parser) exponent() *Node {
 	defer p.enter()()
 	var e *Node
@@ -506,7 +506,7 @@ func (p *parser) exponent() *Node {
 	if p.accept("^") { // 9^9^9 in plain text
 		e = &Node{Op: Pow, Args: []*Node{e, p.exponent()}}
 	}
-	// 2^3!4 has no meaning.
+	// 2^3!4 has no meaning. Of 2^3^4!5 (e is a power) the call for the 4 has given up already.
 	p.failIf(p.cur().is("!") && e.Op != Pow && p.previous().kind == number && p.ahead(1).kind == number)
 	return e
 }

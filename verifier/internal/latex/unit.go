@@ -381,15 +381,15 @@ func (p *parser) units() []*Node {
 // inverted is u to the power -1.
 func inverted(u *Node) *Node { return &Node{Op: Pow, Args: []*Node{u, integer(-1)}} }
 
-// unitsBelow parses / and the units after it, those of m/s and J/(kg·K), as inverse units; nil
-// if none begin there. It gives up the text where the unit is unknown.
+// unitsBelow parses / and the units after it with their powers, those of m/s^2 and J/(kg·K), as inverse units; nil if no
+// unit, brace or bracket with a word begins there. It gives up the text where one begins and the unit is unknown.
 func (p *parser) unitsBelow() (units []*Node) {
 	next := p.ahead(1)
 	switch {
 	case !p.cur().is("/"):
 	case next.kind == word && unitOf(next.text) != "", next.is("{"):
 		p.advance()
-		u := p.unitSymbol()
+		u := p.unitSymbol() // it takes the plain s of m/s for a unit, as unit does not
 		p.failIf(u == nil)
 		units = []*Node{inverted(u)}
 	case next.is("(") && p.ahead(2).kind == word:
