@@ -128,7 +128,7 @@ func (m *machine) follow(p *pattern, threads []thread, t thread, i int, ahead ru
 				m.path = append(m.path, in.x)
 			}
 		case opMatch:
-			if i > t.start {
+			if i > t.start { // an empty match counts as none
 				threads = append(threads, thread{pc, t.start})
 			}
 		default:

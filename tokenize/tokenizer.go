@@ -99,7 +99,7 @@ func (t *Tokenizer) CheckKnown(text string) error {
 				}
 			}
 			for _, b := range []byte(string(r)) {
-				if err == nil && (t.bpe.bytes[b] < 0 || t.form.ofCharacters) { // of characters, it is r that is not known
+				if err == nil && (t.bpe.bytes[b] < 0 || t.form.ofCharacters) { // with ofCharacters, knows(r) was false
 					err = fmt.Errorf("tokenize: %q in %.40q is not in the vocabulary", r, s[i:])
 				}
 			}

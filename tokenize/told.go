@@ -69,7 +69,7 @@ func (c Conversation) NewlyUntold(t *Tokenizer) string {
 			}
 			list, isList := v.(jinja.List)
 			reads := func(name string) bool { return Template{}.Reads(t, name) }
-			switch {
+			switch { // the first case: fields that are empty, for training only, or usual
 			case v == "" || isList && len(list) == 0 || slices.Contains(learnFields, name) ||
 				slices.Contains([]string{"role", "content", "name", "id", "tool_call_id"}, name):
 			case !slices.ContainsFunc(names, reads) && isNew("field "+name):

@@ -146,7 +146,7 @@ func (w dialogueWriter) derived(from int) (d dialogue) {
 		d.Text, last = text, i
 	}
 	if n := len(w.chat.Messages); last >= 0 && last+1 < n {
-		text, _ := w.render(n, false)
+		text, _ := w.render(n, false)                // false: without a prompt for one more answer
 		behind := w.follows(text, last, n, tail, &d) // it may cut d.Text
 		d.Text += text[behind:]
 	}

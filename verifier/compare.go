@@ -58,7 +58,7 @@ type comparison struct {
 // kinds is the table of comparisons, of which the first that fits decides.
 var kinds []comparison
 
-func init() { // the rules compare parts by the table
+func init() { // kinds cannot name its functions where it is declared: they compare parts by kinds, a cycle
 	either := func(f func(n *latex.Node) bool) func(g, a *latex.Node) bool {
 		return func(g, a *latex.Node) bool { return f(g) || f(a) }
 	}

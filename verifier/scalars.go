@@ -429,7 +429,7 @@ const minimumDigits = 5
 // expressions compares two expressions without units: as mathematics, and then, where one is a decimal, within the
 // tolerance if one was asked for, else to the digits that it states.
 func (c *comparer) expressions(g, a *latex.Node) bool {
-	if x, y := algebra.Infinite(g), algebra.Infinite(a); x != 0 || y != 0 {
+	if x, y := algebra.Infinite(g), algebra.Infinite(a); x != 0 || y != 0 { // their signs, 0 for finite
 		return c.decide(x == y, "infinity")
 	}
 	outcome, rule := c.algebra.Equal(g, a)

@@ -36,13 +36,13 @@ func expandSigns(n *latex.Node) (expanded *latex.Node, ok bool) {
 		}
 		return out, true
 	}
-	count, together := 0, n.Contains(latex.MinusPlus)
+	count, together := 0, n.Contains(latex.MinusPlus) // a ∓ goes with the ±: all upper signs, or all lower ones
 	for m := range n.All() {
 		if m.Op == latex.PlusMinus || m.Op == latex.MinusPlus {
 			count++
 		}
 	}
-	choices := 1 << min(count, 20) // 2^20 is too many, too
+	choices := 1 << min(count, 20) // each sign by itself; 2^20 is too many, too
 	if together {
 		choices = 2
 	}

@@ -86,7 +86,7 @@ func (x bounds) magnitude(b *builder, next int) int {
 			}
 		}
 		for c := lo; c <= hi; c++ {
-			written := p.written || c != '0' || p.at == digits-1 // the last digit before the point is written also if it is 0
+			written := p.written || c != '0' || p.at == digits-1 // false for zeros at the beginning, but the 0 of 0.5 is written
 			p := digitPlace{p.at + 1, p.asLeast && c == least[p.at], p.asMost && c == most[p.at], written}
 			if following := nodeAt(p); following >= 0 && p.written {
 				to = append(to, b.add(node{lo: c, hi: c, next: following}))

@@ -67,8 +67,8 @@ func (s schema) get(name, at string, into any) error {
 	return nil
 }
 
-// form is the form of a schema whose text stands at a place. One that only refers to another may be a part of itself,
-// so it becomes a rule; all others are read with what they refer to put in its place.
+// form is the form of a schema, text; at is its place, for errors. A schema that is only a reference to another may be a
+// part of that one, so it becomes a rule. In any other, the keywords of the schemas that it refers to are merged with its own.
 func (r *reader) form(text []byte, at string) (Form, error) {
 	switch string(bytes.TrimSpace(text)) {
 	case "true", "{}":

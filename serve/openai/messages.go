@@ -58,7 +58,7 @@ func (q *messages) chat() (chatBody, error) {
 	if n := len(q.Messages); n > 0 && q.Messages[n-1].Role == "assistant" {
 		b["continue_final_message"] = true
 	}
-	if err := b.setTools(q.Tools, !q.Choice.One, "", "custom"); err != nil { // the types of a client's tools
+	if err := b.setTools(q.Tools, !q.Choice.One, "", "custom"); err != nil { // the two types of tools that a client runs itself
 		return nil, err
 	}
 	switch q.Choice.Type {
@@ -112,7 +112,7 @@ func (q *messages) turns() (list []map[string]any) {
 				calls = append(calls, callOf(p.ID, p.Name, string(p.Input)))
 			case "tool_result":
 				list = append(list, map[string]any{"role": "tool", "tool_call_id": p.Of, "content": p.Content})
-			case "redacted_thinking":
+			case "redacted_thinking": // encrypted: nobody here can read it
 			default:
 				others = append(others, part)
 			}

@@ -89,7 +89,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 			h.messages = slices.Concat(seg.messages, h.messages[n:]) // with thoughts that the request may lack
 		}
 	}
-	j.options.Steering = x.Options.Steering // the choice is to read the turn by the options that it is sampled with
+	j.options.Steering = x.Options.Steering // the run's, as the turn is sampled: j's choice reads MinTokens of it
 	if err := x.checkConstraint(j); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func (r *run) arithmetic(op string, left, right Value) Value {
 	if s, ok := text(left); ok && op == "%" {
 		return r.formatPercent(left, s, right)
 	}
-	r.failIfUndefined(right)
+	r.failIfUndefined(right) // not before: a format writes what is undefined as an empty text
 	if a, ok := number(left); ok {
 		if b, ok := number(right); ok {
 			return r.numberArithmetic(op, a, b)

@@ -12,7 +12,8 @@ type price struct{ flat, per int }
 // prices has everything that a template can use, by kind and name; a test walks it.
 var prices = map[string]map[string]price{}
 
-// init fills prices, from the price of the uses of a kind with each of the names.
+// init fills prices. A row of its table is the price of one use, as {flat, per scanShare bytes of the arguments}, the kind
+// of what is used, and the names of that kind that cost so much.
 func init() {
 	for _, p := range []struct {
 		price

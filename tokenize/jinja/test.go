@@ -11,6 +11,7 @@ type test struct {
 
 var tests map[string]test
 
+// init fills tests, each by all of its names, with the functions that say whether a value passes.
 func init() {
 	tests = map[string]test{}
 	add := func(params int, is func(r *run, v Value, a []Value) bool, names ...string) {

@@ -162,8 +162,9 @@ func (s *Stream) readCall(out *strings.Builder, calls *[]Call) bool {
 }
 
 // atEndMark moves s.searched on to the mark that ends a call (s.endMark), and reports whether it is there; if not, the search
-// goes on from s.searched when more text has come. s.inText says that s.searched is where marks do not count: in a JSON string,
-// or in an argument (<parameter=...>) of a call that began with <function=NAME>, where openMark should be, and ends with </function>.
+// goes on from s.searched when more text has come. s.inText says that s.searched is where marks do not count: in a
+// JSON string, or in an argument (<parameter=...>) of a call that began with <function=NAME> without openMark before it,
+// and so ends with </function>.
 func (s *Stream) atEndMark() bool {
 	withoutOpenMark := s.endMark == functionEnd // a call that began with <function=NAME>
 	if s.endMark == "" {                        // only the end of the text ends it

@@ -116,7 +116,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 	case latex.Pow:
 		return f.power(n)
 	case latex.Root:
-		f.conclusive = false
+		f.conclusive = false // equal values may have different hashes, so a difference proves nothing
 		base := f.value(n.Args[0])
 		// A root is hashed as a power, so that sqrt x and x^{1/2} are equal.
 		return f.hash("pow", base, f.inverse(f.value(n.Args[1])))
@@ -143,7 +143,7 @@ func (f *formula) constant(name string) uint64 { return hashName("const "+name, 
 
 // application is the residue of a function of the residues of n's arguments.
 func (f *formula) application(n *latex.Node) uint64 {
-	f.conclusive = false
+	f.conclusive = false // equal values may have different hashes, so a difference proves nothing
 	switch n.Op {
 	case latex.Sum, latex.Prod, latex.Opaque: // an integral or the like: infinity may be a limit
 		f.limitsAround++
@@ -226,7 +226,7 @@ func (f *formula) power(n *latex.Node) uint64 {
 	if exp == nil || !exp.IsInt() {
 		if exp != nil && exp.Sign() < 0 {
 			// x^{-1/2} is 1/x^{1/2}
-			f.conclusive = false
+			f.conclusive = false // of hashes a difference proves nothing
 			return f.inverse(f.hash("pow", base, f.ratio(new(big.Rat).Neg(exp))))
 		}
 		f.conclusive = false

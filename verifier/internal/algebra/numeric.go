@@ -49,7 +49,7 @@ func (e *numeric) checked(r *big.Rat, err error) ball.Complex {
 // value evaluates n. It fails as operations of package ball do, for try to return. The numbers 12 to 14 are seeds: by them
 // unknowns of different kinds differ. Much that has no numeric meaning is an unknown that depends on its formula.
 func (e *numeric) value(n *latex.Node) ball.Complex {
-	e.c.budget -= 2 + int(e.ball.Prec)/256
+	e.c.budget -= 2 + int(e.ball.Prec)/256 // the cost of an operation, by its bits
 	ball.FailIf(e.c.budget < 0, errLimit)
 	ball.FailIf(n == nil, errNotANumber)
 	switch n.Op {
@@ -217,7 +217,7 @@ func (e *numeric) series(n *latex.Node) ball.Complex {
 }
 
 // power evaluates base^exponent at the point e.at: of an integer exponent by products, of a rational one by roots, else by
-// logarithms. It notes, for those who judge the value, where the precision is too low (lostSummand) and leftReals.
+// logarithms. It notes where the value leaves the reals (leftReals), or is 1 as far as this precision shows (lostSummand).
 func (e *numeric) power(n *latex.Node) ball.Complex {
 	base := e.value(n.Args[0])
 	exp, err := e.c.rational(n.Args[1], e.at)

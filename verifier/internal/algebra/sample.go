@@ -404,7 +404,7 @@ const (
 )
 
 // samePoint compares a and b, of which s is the survey, at one point, with growing precision; at is nil if they are
-// constants.
+// constants, for which exact arithmetic was tried before.
 func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutcome {
 	// Where everything is rational, exact arithmetic is better and cheaper.
 	if at != nil {
@@ -447,7 +447,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 	}
 	oneDefined := undefined(errX, leftX) != undefined(errY, e.leftReals) && (errX == nil || errY == nil)
 	if at != nil && !s.hasI && oneDefined {
-		if s.hasBars {
+		if s.hasBars { // with |x|, negative values matter
 			return pointDifferent
 		}
 		return pointOneSided

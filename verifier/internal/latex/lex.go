@@ -349,7 +349,7 @@ func (l *lexer) backslash() {
 		l.pos = len(l.src)
 	case '\\':
 		l.pos += len(spacing.FindString(l.src[min(l.pos, len(l.src)):min(l.pos+12, len(l.src))]))
-		l.emit(token{kind: newline, at: at})
+		l.emit(token{kind: newline, at: at}) // without the distance behind it, such as [2pt]
 	case '!':
 		// 5\!7 is set as 57.
 		l.space = l.space || at == 0 || !isDigit(l.src[at-1]) || !isDigit(l.peek(0))

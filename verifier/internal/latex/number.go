@@ -34,7 +34,7 @@ type ambiguity struct {
 // number reads the numeral at the position, with its separators, decimal point, repetend and exponent, and emits it.
 func (l *lexer) number() {
 	start := l.pos
-	if start >= l.itemsUntil { // what follows was not looked at before
+	if start >= l.itemsUntil { // no earlier call has found that the commas ahead separate the items of a list
 		l.readCommas() // sets thousandsAhead where commas part thousands
 	}
 	whole, digitsOnly := strings.ReplaceAll(l.thousandsAhead, ",", ""), false
