@@ -85,7 +85,7 @@ func (d *Episodes) waitForRound(ctx context.Context, other *round) *round {
 			return r
 		}
 		select {
-		case <-changed:
+		case <-changed: // there is another round, or none, so look again
 		case <-ctx.Done():
 			return nil
 		}

@@ -97,11 +97,11 @@ func (w dialogueWriter) render(n int, prompt bool) (string, []jinja.Mark) {
 // marked returns the whole text, and as turns what the template's generation statements mark behind the prompt, which
 // is the messages before number from. A turn that is not learned is left out.
 func (w dialogueWriter) marked(from int) (d dialogue) {
-	text, marks := w.render(len(w.chat.Messages), false)
+	text, marks := w.render(len(w.chat.Messages), false) // false: without a prompt for one more answer
 	d.Text = text
 	promptEnd := 0
 	if from > 0 {
-		prompt, _ := w.render(from, true)
+		prompt, _ := w.render(from, true) // true: with the prompt for an answer
 		promptEnd = commonPrefix(prompt, text)
 		d.OtherPrompt = promptEnd < len(prompt) // the whole text does not begin with the prompt
 	}

@@ -151,7 +151,7 @@ func halfLine(variable, op string, bound *latex.Node) *region {
 	r := &region{variable: variable}
 	switch op {
 	case "<", "<=":
-		r.pieces = []interval{{low: minusInfinity, high: bound, closedHigh: op == "<=" && algebra.Infinite(bound) == 0}}
+		r.pieces = []interval{{low: minusInfinity, high: bound, closedHigh: op == "<=" && algebra.Infinite(bound) == 0}} // infinity is never in it
 	case ">", ">=":
 		r.pieces = []interval{{low: bound, high: infinity, closedLow: op == ">=" && algebra.Infinite(bound) == 0}}
 	case "=":

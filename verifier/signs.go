@@ -14,8 +14,7 @@ func (c *comparer) signs(g, a *latex.Node) bool {
 	return c.equal(x, y)
 }
 
-// expandSigns replaces the plus-minus signs in n by lists of the values that they stand for; ok is false if these are too
-// many.
+// expandSigns replaces the plus-minus signs in n by lists of the values that they stand for; ok is false for too many.
 func expandSigns(n *latex.Node) (expanded *latex.Node, ok bool) {
 	if !n.Contains(latex.PlusMinus, latex.MinusPlus) {
 		return n, true
@@ -63,22 +62,23 @@ func expandSigns(n *latex.Node) (expanded *latex.Node, ok bool) {
 	return list, true
 }
 
-// withSigns is n with each plus-minus replaced by a plus where upper says so, else a minus.
+// withSigns is n with each plus-minus replaced by its upper sign where upper says so, the plus of ± and the minus of ∓,
+// else by its lower one. It calls upper once for each sign, for an outer one before those in it.
 func withSigns(n *latex.Node, upper func() bool) *latex.Node {
 	if !n.Contains(latex.PlusMinus, latex.MinusPlus) {
 		return n
 	}
-	plus := n.Op == latex.PlusMinus || n.Op == latex.MinusPlus
-	sign := plus && upper() == (n.Op == latex.PlusMinus)
+	isSign := n.Op == latex.PlusMinus || n.Op == latex.MinusPlus
+	isPlus := isSign && upper() == (n.Op == latex.PlusMinus)
 	out := n.Mapped(func(arg *latex.Node) *latex.Node { return withSigns(arg, upper) })
-	if !plus {
+	if !isSign {
 		return out
 	}
 	right := out.Args[1]
-	if !sign {
+	if !isPlus {
 		right = &latex.Node{Op: latex.Neg, Args: []*latex.Node{right}}
 	}
-	if out.Args[0] == nil {
+	if out.Args[0] == nil { // ±5 has no left side
 		return right
 	}
 	return &latex.Node{Op: latex.Add, Args: []*latex.Node{out.Args[0], right}}

@@ -63,7 +63,7 @@ func (s *blockStream) pieces(j *job, e event) (list []streamEvent) {
 	list = append(s.write(block{kind: aThought}, p.thought), s.write(block{kind: aText}, p.text)...)
 	for _, b := range j.callBlocks(len(j.choices[0].calls) - len(p.calls)) {
 		arguments := b.text
-		b.text = ""
+		b.text = ""                                                         // write adds the arguments, and sends them
 		list = append(append(list, s.close()...), s.write(b, arguments)...) // closed: one call is not added to another
 	}
 	if e.finish == "" {
