@@ -155,7 +155,7 @@ func TestKeptSizes(t *testing.T) {
 	}
 	for device, want := range map[string]string{"cuda": "64 1024 auto all", "cpu": "64 1024 auto none"} {
 		for _, out := range []string{dir, t.TempDir()} { // the second folder has no run
-			s := newSettings(asDefault)
+			s := newSettings(withTrainDefaults)
 			s.allEffective = true
 			s.runFile, s.sets = file, []string{"rollout.slots=64", "runtime.device=" + device}
 			r, err := s.resolveRun(newTrain(), out, true)

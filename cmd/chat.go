@@ -26,7 +26,7 @@ func newChat() *cobra.Command {
 	s := talkSettings("chat")
 	c := newCommand("chat", &o, s.withResolved(func(c *cobra.Command, _ []string, r *resolved) error {
 		r.warnOfEpisodes()
-		p, err := r.open(c, noAdapters)
+		p, err := r.open(c, noNamedAdapters)
 		if err != nil {
 			return err
 		}

@@ -56,8 +56,8 @@ func newSettings(change func(*rl.Config), effective ...string) *commandSettings 
 	return &commandSettings{fromFlags: &config, defaults: defaults, effective: effective, command: settings.Command{Flags: map[string]string{}}}
 }
 
-// asDefault leaves the defaults of onering train as they are.
-func asDefault(*rl.Config) {}
+// withTrainDefaults leaves the defaults of onering train as they are.
+func withTrainDefaults(*rl.Config) {}
 
 // addRunFlags adds --config, whose shell completion knows run files, --set, whose completion knows the settings that
 // have an effect, and the flags of paths; see addSettingFlags.

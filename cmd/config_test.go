@@ -520,7 +520,7 @@ func TestEmbeddedRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		base, err := newSettings(asDefault).embeddedRun(nil, flags)
+		base, err := newSettings(withTrainDefaults).embeddedRun(nil, flags)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -534,7 +534,7 @@ func TestEmbeddedRun(t *testing.T) {
 		}
 	}
 	flags, _ := settings.Sets([]string{"data.train=mine.jsonl"})
-	if _, err := newSettings(asDefault).embeddedRun(flags); err == nil || !strings.Contains(err.Error(), "model.path is not") {
+	if _, err := newSettings(withTrainDefaults).embeddedRun(flags); err == nil || !strings.Contains(err.Error(), "model.path is not") {
 		t.Errorf("data without a model: %v", err)
 	}
 }

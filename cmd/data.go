@@ -69,7 +69,7 @@ func newDataShow() *cobra.Command {
 		Rows   int  `short:"n" range:"[0,)" note:"0 is all" help:"print at most this many rows"`
 		Mapped bool `help:"print names, problems and answers, as training reads them"`
 	}
-	s := newSettings(asDefault, "reward", "data", "model.template")
+	s := newSettings(withTrainDefaults, "reward", "data", "model.template")
 	c := newCommand("data-show", &o, s.withResolved(func(c *cobra.Command, args []string, r *resolved) error {
 		from := r.Data.Options()
 		from.Input, from.Limit = inputOf(c, args[0]), o.Rows
@@ -131,7 +131,7 @@ func newDataCheck() *cobra.Command {
 	var flags struct {
 		JSON bool `help:"print one JSON object"`
 	}
-	s := newSettings(asDefault, "reward", "data")
+	s := newSettings(withTrainDefaults, "reward", "data")
 	s.opensModel = true
 	c := newCommand("data-check", &flags, s.withResolved(func(c *cobra.Command, args []string, r *resolved) (err error) {
 		o := data.CheckOptions{Parse: verifier.Readable, Options: r.Data.Options(), Extract: reward.Extract(r.Reward.Rule), Template: r.prompt}
@@ -222,7 +222,7 @@ func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 		p := data.DrawSum(r, o.Digits, o.HeldOut)
 		var response string
 		if o.Call > 0 && r.Float64() < o.Call { // without --call nothing is drawn for it, so other responses stay as they are
-			response = p.Called()
+			response = p.Called() // it has a calculator compute the problem
 		} else {
 			response = p.Demonstrate(r, o.Guess, o.Slip)
 		}

@@ -17,7 +17,7 @@ import (
 
 // newDoctor makes the command doctor, which says what this machine has and lacks for a run.
 func newDoctor() *cobra.Command {
-	s := newSettings(asDefault, "runtime")
+	s := newSettings(withTrainDefaults, "runtime")
 	var o struct {
 		MPI  bool `flag:"mpi" help:"look at the ranks that mpirun or srun started"`
 		JSON bool `help:"print one JSON object"`

@@ -145,8 +145,8 @@ func (s *commandSettings) resolveAdapter(c *cobra.Command, dir string, model *re
 	return r, err
 }
 
-// noAdapters says that the model has no adapters by name.
-var noAdapters map[string]string
+// noNamedAdapters says that the model has no adapters by name, beside the one that its settings may state.
+var noNamedAdapters map[string]string
 
 // open opens ONNX Runtime and the model with its adapter, and with further ones, folders by name. It finds and checks
 // the folders first: the library may have to be fetched, and a wrong folder should be reported at once.

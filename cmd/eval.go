@@ -26,7 +26,7 @@ import (
 // newEval makes the command eval, which samples and grades suites of problems.
 func newEval() *cobra.Command {
 	o := evalOptions{SuitesDir: "."}
-	s := modelSettings(asDefault, "eval", "reward", "environment", "rollout.max_new_tokens", "rollout.max_prompt_tokens")
+	s := modelSettings(withTrainDefaults, "eval", "reward", "environment", "rollout.max_new_tokens", "rollout.max_prompt_tokens")
 	c := newCommand("eval", &o, func(c *cobra.Command, args []string) error {
 		if o.Compare != "" {
 			return compareReports(c, args, o, s)
@@ -211,7 +211,7 @@ func (x *evaluation) open(c *cobra.Command) (err error) {
 			slog.Warn(warning)
 		}
 	}
-	if x.policy, err = x.run.open(c, noAdapters); err != nil {
+	if x.policy, err = x.run.open(c, noNamedAdapters); err != nil {
 		return err
 	}
 	x.evaluator.EOS = x.policy.Model.EOS

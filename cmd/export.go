@@ -12,7 +12,7 @@ import (
 
 func newExport() *cobra.Command {
 	o := exportOptions{Blocks: 1}
-	s := newSettings(asDefault)
+	s := newSettings(withTrainDefaults)
 	c := newCommand("export", &o, s.withResolved(func(c *cobra.Command, _ []string, r *resolved) error { return o.run(c, r) }))
 	s.required = []string{"model.path"}
 	s.addRunFlags(c, "model.path", adapterFlag, "model.dtype", "runtime.device")

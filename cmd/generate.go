@@ -206,8 +206,8 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *promptRo
 	}
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.Finish()
-	var own []generated // this rank's lines, if it is not the first
-	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
+	var own []generated                                            // this rank's lines, if it is not the first
+	for _, name := range slices.Sorted(maps.Keys(rows.requests)) { // of adapters, "" for the model alone
 		requests := slices.DeleteFunc(rows.requests[name], func(r sampler.Request) bool { return int(r.ID)%t.Size() != t.Rank() }) // this rank's
 		if len(requests) == 0 {
 			continue
@@ -232,7 +232,7 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *promptRo
 			break
 		}
 	}
-	return errors.Join(addOthers(t, own, err, func(g generated) error {
+	return errors.Join(addOthers(t, own, err, func(g generated) error { // an error on one rank is one on all
 		if !t.First() {
 			return nil
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 func newGrade() *cobra.Command {
-	s := newSettings(asDefault, "reward", "model.template")
+	s := newSettings(withTrainDefaults, "reward", "model.template")
 	c := newCommand("grade", nil, s.withResolved(func(c *cobra.Command, args []string, r *resolved) error { return gradeFile(c, args, r.Config) }))
 	s.addRunFlags(c, "reward.name=reward")
 	return c

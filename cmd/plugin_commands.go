@@ -162,7 +162,7 @@ func newObjectivesCheck() *cobra.Command {
 		err := reward.Ready(c.Context(), r.Objective.Settings) // also asks an objective whether its program or server is there
 		if err == nil {
 			err = objectivetest.Check(func() objectives.Objective {
-				again, err := s.resolveModel(c, "")
+				again, err := s.resolveModel(c, folderOfSettings)
 				must(err) // the same settings were resolved for r
 				return again.Objective.Settings
 			})

@@ -25,7 +25,7 @@ type replayCommand struct {
 }
 
 func newReplay() *cobra.Command {
-	r := replayCommand{runtime: newSettings(asDefault)}
+	r := replayCommand{runtime: newSettings(withTrainDefaults)}
 	c := newCommand("replay", &r, func(c *cobra.Command, args []string) error { return r.run(c, args[0]) })
 	r.runtime.addSettingFlags(c, "runtime.threads", "runtime.library")
 	return c

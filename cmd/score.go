@@ -15,10 +15,10 @@ import (
 )
 
 func newScore() *cobra.Command {
-	s := modelSettings(asDefault)
+	s := modelSettings(withTrainDefaults)
 	s.samplesOnly = false
 	c := newCommand("score", nil, s.withResolved(func(c *cobra.Command, args []string, r *resolved) error {
-		return r.with(c, oneProcess, args, noAdapters, func(in io.Reader, name string, p *policy.Policy) error {
+		return r.with(c, oneProcess, args, noNamedAdapters, func(in io.Reader, name string, p *policy.Policy) error {
 			return score(in, name, c.OutOrStdout(), p, r.Rollout.Temperature)
 		})
 	}))
@@ -60,7 +60,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 			if err != nil {
 				err = lines.Fail(at[0], at[1], err)
 			} else {
-				err = lines.Give(at[0], 0, scored{rows[i].Widen(pass.LogProb[i]), rows[i].Widen(pass.Entropy[i])})
+				err = lines.Give(at[0], 0, scored{rows[i].Widen(pass.LogProb[i]), rows[i].Widen(pass.Entropy[i])}) // 0: its only line
 			}
 			if err != nil {
 				return err

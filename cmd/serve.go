@@ -157,7 +157,7 @@ func (o *serveOptions) open(p *policy.Policy, settings *resolved, name, parent s
 }
 
 // loader returns the function that opens an adapter which a request names: the folder path under --lora-root, to be
-// called name. model is the name of its parent. It returns nil without that flag.
+// called name. model is the name of the model that it adapts. loader returns nil without that flag.
 func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) func(name, path string) (*openai.Model, error) {
 	if o.LoRARoot == "" {
 		return nil
@@ -167,7 +167,7 @@ func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) 
 		if err != nil {
 			return nil, err
 		}
-		own, err := o.settings.resolveAdapter(c, dir, o.byAdapter[""])
+		ofAdapter, err := o.settings.resolveAdapter(c, dir, o.byAdapter[""]) // "": the model's, for an adapter without a run
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) 
 		if err != nil {
 			return nil, err
 		}
-		m, err := o.open(policy, own, name, model)
+		m, err := o.open(policy, ofAdapter, name, model)
 		if err != nil {
 			policy.Close()
 			return nil, err

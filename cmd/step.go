@@ -17,7 +17,7 @@ import (
 // newStep makes the command step, which takes one optimizer step on weighted tokens that another program gives.
 func newStep() *cobra.Command {
 	var o stepOptions
-	s := modelSettings(asDefault, "optimizer")
+	s := modelSettings(withTrainDefaults, "optimizer")
 	s.samplesOnly = false
 	c := newCommand("step", &o, func(c *cobra.Command, args []string) error { return o.run(c, s, args) })
 	s.addModelFlags(c, adapterFlag, "lora", "rollout.temperature",
@@ -34,6 +34,7 @@ type stepOptions struct {
 }
 
 // run takes one optimizer step on the rows of the input, and prints its report. With --lora the adapter is new.
+// Step.Take writes the files of o.StepFiles, such as the folder of --out.
 func (o stepOptions) run(c *cobra.Command, s *commandSettings, args []string) error {
 	switch {
 	case o.Out == "" && !o.Dry:
@@ -67,7 +68,7 @@ func (o stepOptions) run(c *cobra.Command, s *commandSettings, args []string) er
 	if !newAdapter && !r.Stated("optimizer.learning_rate") { // only a new adapter begins with the larger rate of adapters
 		step.Update.LearningRate = s.defaults().Optimizer.LearningRate
 	}
-	return r.with(c, oneProcess, args, noAdapters, func(in io.Reader, name string, p *policy.Policy) error {
+	return r.with(c, oneProcess, args, noNamedAdapters, func(in io.Reader, name string, p *policy.Policy) error {
 		if newAdapter {
 			if err := p.NewAdapter(r.LoRA.Settings, r.modelAsNamed, o.Seed); err != nil {
 				return err
@@ -94,7 +95,7 @@ func (o stepOptions) run(c *cobra.Command, s *commandSettings, args []string) er
 }
 
 func newWeights() *cobra.Command {
-	s := newSettings(asDefault, "objective")
+	s := newSettings(withTrainDefaults, "objective")
 	var o struct {
 		Explain bool `help:"print a table for people instead of JSON"`
 	}

@@ -97,7 +97,7 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*openedSweep, error) 
 	}
 	s := &openedSweep{sweepOptions: o, plan: p, runs: p.Runs(o.Out)}
 	configs, err := resolveRuns(c, p, s.runs, o.Set, o.Jobs)
-	if err != nil || o.List {
+	if err != nil || o.List { // List is --plan
 		return s, err
 	}
 	if err := s.keepUndone(configs); err != nil {
@@ -175,14 +175,15 @@ func readPlan(path string) (*sweep.Plan, error) {
 }
 
 // resolveRuns returns the configuration of every run, which it also writes into run.Config as a run file, so that a
-// wrong one is reported before the first run begins. sets are those of --set. Jobs at a time share the cores.
+// wrong one is reported before the first run begins. sets are those of --set. Runs that go on at once, jobs of them,
+// share the cores.
 func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []string, jobs int) ([]rl.Config, error) {
 	var configs []rl.Config
 	for _, run := range runs {
-		s := newSettings(asDefault)
+		s := newSettings(withTrainDefaults)
 		s.allEffective = true // as in train
 		s.runFile, s.sets = p.Base, append(slices.Clone(sets), run.Settings...)
-		r, err := s.resolve(c, s.embeddedRun)
+		r, err := s.resolve(c, s.embeddedRun) // without a run file the embedded one states what nothing else does
 		if err == nil {
 			err = r.validate()
 		}
@@ -222,7 +223,7 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int
 	defer unshare()
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "sweep", "runs", int64(len(runs)))
 	defer bar.Finish()
-	sweep.TrainAll(ctx, runs, jobs, func() { bar.Add(1) })
+	sweep.TrainAll(ctx, runs, jobs, func() { bar.Add(1) }) // it notes in each run why that failed
 	if caught := caughtSignal(); caught != nil {
 		return cli.Interrupted{Signal: caught, Next: "to continue with the runs that are left, give the same command again"}
 	}

@@ -52,7 +52,7 @@ type trainOptions struct {
 // newTrain makes the command train: reinforcement learning on all ranks that a launcher started, or a dry run.
 func newTrain() *cobra.Command {
 	o := trainOptions{runOptions: runOptions{Report: true}}
-	s := newSettings(asDefault)
+	s := newSettings(withTrainDefaults)
 	s.allEffective, s.opensModel = true, true
 	c := newCommand("train", &o, func(c *cobra.Command, _ []string) error {
 		s.recipe = o.Recipe
@@ -449,7 +449,7 @@ func nextCommands(s rl.Summary, c rl.Config) []string {
 	switch {
 	case c.Environment.Program() != nil: // programs play the episodes, and a server is what they ask
 		return []string{"onering serve" + model}
-	case c.Environment.Player(nil, nil) != nil: // generate and chat play no episodes
+	case c.Environment.Player(nil, nil) != nil: // there are episodes, which generate and chat do not play
 		return []string{"onering eval" + model + suite}
 	case c.Data.Train.Is(data.Arithmetic):
 		return []string{askCommand(model, false, "417+385=")} // no chat: its prompts are sums
@@ -611,10 +611,10 @@ const (
 )
 
 // estimate computes how much memory a run needs, for the device that it will use, which it sets in config. On a GPU
-// it also plans how the run goes there (e.Plans; see rl.Config.Choose) and counts with the first plan's values of
-// those sizes that mayChoose allows; it plans nothing if mayChoose is nil.
+// it also plans how the run goes there and, with otherCards, on other GPUs (e.Plans; see rl.Config.Choose). It then
+// counts with the first plan's values of those sizes that mayChoose allows; it plans nothing if mayChoose is nil.
 func estimate(c *cobra.Command, config *rl.Config, split rl.Split, mayChoose func(key string) bool,
-	cards bool) (e rl.MemoryEstimate, model models.Model, err error) {
+	otherCards bool) (e rl.MemoryEstimate, model models.Model, err error) {
 	planned, local, model, err := foreseen(c, *config)
 	config.Runtime.Device = planned.Runtime.Device
 	if err != nil {
@@ -623,7 +623,7 @@ func estimate(c *cobra.Command, config *rl.Config, split rl.Split, mayChoose fun
 	planned.Model.Reference, planned.Stream = local.Model.Reference, local.Stream // their folders are read for the models' sizes
 	var plans []rl.Plan
 	if mayChoose != nil {
-		if plans, err = planned.Choose(model, split, mayChoose, cards); err != nil {
+		if plans, err = planned.Choose(model, split, mayChoose, otherCards); err != nil {
 			return e, model, err
 		}
 	}

@@ -146,7 +146,7 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 		if x.pusher, err = newPusher(x.ctx, x.pushing, options); err != nil {
 			return err
 		}
-		if x.pusher != nil {
+		if x.pusher != nil { // a nil *Pusher would be a Follower that is not nil
 			s.Follower = x.pusher
 		}
 	}
@@ -363,7 +363,7 @@ func sayTime(config rl.Config, model models.Model, split rl.Split, seconds float
 		if err == nil {
 			_, err = less.Fit(model, split, func(string) bool { return true })
 		}
-		if lessTime := less.RoundSeconds(model, split, nil); err == nil && lessTime < seconds/2 {
+		if lessTime := less.RoundSeconds(model, split, nil); err == nil && lessTime < seconds/2 { // nil: by no plan of a GPU
 			text += fmt.Sprintf("; --recipe small is meant for such a machine: %s, about %s a round", sizes(less), metrics.About(lessTime))
 		}
 	}

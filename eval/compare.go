@@ -60,7 +60,7 @@ func (a Report) Compare(b Report) (comparison, error) {
 	differ("the rewards differ: %s and %s", cmp.Or(x.Reward, "math"), cmp.Or(y.Reward, "math"))
 	differ("the environments differ: %s and %s", cmp.Or(x.Environment, "single turns"), cmp.Or(y.Environment, "single turns"))
 	differ("the token limits differ: %d and %d", x.MaxNewTokens, y.MaxNewTokens)
-	if x.Describe() != y.Describe() {
+	if x.Describe() != y.Describe() { // the number of samples, which sampling tells too, may differ
 		warn("the samplings differ: %s and %s", x.sampling(), y.sampling())
 	}
 	differ("the rules by which answers are found differ: extract %s and %s", cmp.Or(x.Extract, "auto"), cmp.Or(y.Extract, "auto"))
@@ -171,7 +171,7 @@ func gcd(a, b int) int {
 }
 
 // ReadReport reads a report (one JSON object, as Report marshals) or computes one from a
-// file of responses; same is as in Responses.Report.
+// file of responses. same says whether two answers mean the same, for maj@k; nil compares texts.
 func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 	f, err := files.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -185,7 +185,7 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("eval: %w", err)
 	}
-	if first, _, _ := bytes.Cut(head, []byte("\n")); bytes.Contains(first, []byte(kind)) {
+	if first, _, _ := bytes.Cut(head, []byte("\n")); bytes.Contains(first, []byte(responsesKind)) {
 		r, err := readResponses(path)
 		if err != nil {
 			return Report{}, err

@@ -94,8 +94,8 @@ type planLine struct {
 
 // The kind and version of a file of responses.
 const (
-	kind    = "onering evaluation"
-	version = 1
+	responsesKind = "onering evaluation"
+	version       = 1
 )
 
 // Responses are the responses to a Plan so far: verdicts in memory and, if there is a
@@ -191,13 +191,13 @@ func (p Plan) Open(path string, resumed bool) (*Responses, error) {
 	return r, nil
 }
 
-// Create is Open of a new file in a folder that no other process writes to.
+// Create is Open of a new file in a folder that no other process writes to: it takes no lock.
 func (p Plan) Create(path string) (*Responses, error) {
 	r, err := newResponses(p)
 	if err != nil || path == "" {
 		return r, err
 	}
-	line, err := encode(planLine{kind, version, p})
+	line, err := encode(planLine{responsesKind, version, p})
 	if err != nil {
 		return nil, err
 	}
@@ -280,8 +280,8 @@ func read(f io.Reader, path string) (*Responses, error) {
 	switch {
 	case err == io.EOF:
 		return nil, fmt.Errorf("eval: %s is not a file of responses: its first line is not whole", path)
-	case err == nil && head.Kind != kind:
-		return nil, fmt.Errorf("eval: %s is not a file of responses: its first line is of kind %q, not %q", path, head.Kind, kind)
+	case err == nil && head.Kind != responsesKind:
+		return nil, fmt.Errorf("eval: %s is not a file of responses: its first line is of kind %q, not %q", path, head.Kind, responsesKind)
 	case err == nil && head.Version != version:
 		return nil, fmt.Errorf("eval: %s is of version %d; this program reads version %d", path, head.Version, version)
 	case err != nil:
@@ -377,7 +377,7 @@ func (r *Responses) write(line []byte) error {
 	return nil
 }
 
-// keepInMemory stores a response at its place in memory.
+// keepInMemory stores a response in its place, without its text and tokens. at is where the file has its line.
 func (r *Responses) keepInMemory(x Response, at span) error {
 	t := r.suites[x.Suite]
 	if t == nil {
@@ -396,7 +396,7 @@ func (r *Responses) keepInMemory(x Response, at span) error {
 	if t.responses[i][x.Sample] != nil {
 		return fmt.Errorf("eval: problem %q: sample %d is there twice", x.Problem, x.Sample)
 	}
-	x.Text, x.IDs, x.LogProb = "", nil, nil
+	x.Text, x.IDs, x.LogProb = "", nil, nil // no report needs them
 	t.responses[i][x.Sample], t.spans[i][x.Sample] = &x, at
 	r.count++
 	return nil

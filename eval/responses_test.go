@@ -204,15 +204,15 @@ func TestResumeRefuses(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	line := func(x any) string { return string(must(encode(x))) }
-	head := line(planLine{kind, version, testPlan()})
+	head := line(planLine{responsesKind, version, testPlan()})
 	good := line(response("one", "a", 0))
 	for _, tt := range []struct{ name, text, want string }{
 		{"empty", "", "its first line is not whole"},
 		{"torn head", head[:20], "its first line is not whole"},
 		{"other file", "{\"a\":1}\n", `of kind ""`},
 		{"no JSON", "hello\n", ":1: not JSON at byte 0"},
-		{"version", line(planLine{kind, 9, testPlan()}), "version 9; this program reads version 1"},
-		{"no samples", line(planLine{kind, version, Plan{}}), "0 samples a problem"},
+		{"version", line(planLine{responsesKind, 9, testPlan()}), "version 9; this program reads version 1"},
+		{"no samples", line(planLine{responsesKind, version, Plan{}}), "0 samples a problem"},
 		{"no JSON later", head + good + "{\"suite\"\n" + good, ":3: it ends in the middle of the JSON text (byte"},
 		{"unknown suite", head + line(response("three", "a", 0)), `:2: eval: a response to suite "three"`},
 		{"unknown problem", head + line(response("one", "z", 0)), `a response to problem "z"`},
@@ -266,7 +266,7 @@ func TestWriteFails(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	head := must(encode(planLine{kind, version, testPlan()}))
+	head := must(encode(planLine{responsesKind, version, testPlan()}))
 	f.Add(append(bytes.Clone(head), must(encode(response("one", "a", 0)))...))
 	f.Add([]byte(`{"kind":"onering evaluation","version":1,"settings":{"samples":1},"suites":[{"name":"","problems":[""]}]}` + "\n{}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

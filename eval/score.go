@@ -92,7 +92,7 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 			}
 			if !x.Truncated() || r.Settings.GradeTruncated {
 				votes[k] = voting{x.Answer, x.Right}
-			}
+			} // else the response abstains: its vote has no answer
 			if x.Answer == "" && x.Reason != reward.ByEnvironment {
 				out.Unanswered++
 			}

@@ -88,7 +88,7 @@ func open(spec, dir string, o data.Options) (Suite, error) {
 	case ok:
 		return Suite{name, list, report.LeftOut}, nil
 	case path == data.Arithmetic:
-		return Suite{Name: name, Problems: problems.Take(TrainingSeed, 0, heldOutSums)}, nil
+		return Suite{Name: name, Problems: problems.Take(TrainingSeed, 0, heldOutSums)}, nil // the first ones, by a seed that all runs share
 	}
 	return Suite{}, fmt.Errorf("eval: suite %q: %s is not a file of problems", name, path)
 }

@@ -107,7 +107,7 @@ func (p *Policy) open(o Options) error {
 			return fmt.Errorf("--adapter: %w", err)
 		}
 		if p.base == nil && o.Name != "" {
-			p.base = baseOf(p.Weights, o.Name) // the adapter's folder states none
+			p.base = baseOf(p.Weights, o.Name) // the adapter's folder does not state its base model
 		}
 	}
 	p.named = make(map[string]*Policy) // by name, a policy that shares the weights; see With

@@ -61,7 +61,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 			sign = 1
 		}
 		t.n[sign]++
-		f, least := float64(c.Saturated)/float64(n), 1/float64(n) // see essTally.target
+		f, least := float64(c.Saturated)/float64(n), 1/float64(n) // the PMPO paper's target is 1/n + f (1 - 1/n)
 		t.target[sign] += least + f*(1-least)
 		for k := range t.ess[sign] {
 			t.ess[sign][k] += means.ESS(c.Z, t.maxP*float64(k)/exponentSteps)
@@ -96,7 +96,7 @@ func essOverExponent(groups []*group) figure {
 			var sum essTally
 			for _, r := range g.runs {
 				if r.ess.n[sign] == 0 || sum.maxP != 0 && r.ess.maxP != sum.maxP {
-					continue // the exponents of this run have another range, so they cannot be averaged
+					continue // it has no such responses, or exponents of another range, which cannot be averaged
 				}
 				sum.maxP = r.ess.maxP
 				sum.n[sign] += r.ess.n[sign]

@@ -37,8 +37,8 @@ func (r *Run) Findings() []finding {
 
 // learningFinding compares the first and the last evaluation, and the rewards of the first and the last rounds. The level is
 // good for a gain of over learned (as a share of the loss of a supervised run, else in pass@1, else in reward), else bad if
-// pass@1 fell and its confidence intervals do not meet, the reward fell by three standard errors, or the loss rose: if held
-// out, by over learned, else by three standard errors too.
+// pass@1 fell and its confidence intervals do not meet, the reward fell by three standard errors, or the loss rose by over
+// learned and, unless it is held out, also by three standard errors.
 func (r *Run) learningFinding() (finding, bool) {
 	f := finding{Question: "Did it learn?", Level: "note"}
 	var parts []string

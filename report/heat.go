@@ -132,7 +132,7 @@ func readHistories(path string, histories map[string]*history) error {
 		}
 		is := verdict(&head, stated)
 		if head.Skipped || head.Part || is == unknown {
-			return nil
+			return nil // a Part is an earlier segment of an episode, which counts once
 		}
 		c := histories[head.Problem]
 		if c == nil {

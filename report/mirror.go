@@ -100,7 +100,7 @@ func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 		if kind == "step" {
 			m.stepMetrics[name] = true
 		} else if kind == "round" && m.stepMetrics[name] {
-			continue
+			continue // it is the mean of what the round's steps have stated
 		}
 		scalars = append(scalars, scalar{tagOf(kind, name), value})
 	}

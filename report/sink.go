@@ -120,7 +120,7 @@ func (s *sink) Finish(summary any, failure error) {
 		s.log.Warn("the program gets no summary", "error", err)
 	}
 	s.last <- last // serve writes it after the lines of metrics.jsonl, and closes the input
-	s.waitTaken()
+	s.waitTaken()  // until then; a program that takes no line for s.Patience is killed
 	ended := make(chan error, 1)
 	go func() { ended <- s.program.Wait() }()
 	select {

@@ -153,7 +153,7 @@ func (v *view) addGap() {
 func (v *view) draw(r *Run, samples []rolloutView, rounds int) {
 	v.progress(r, rounds)
 	for _, text := range r.Diagnoses {
-		v.addText(printable(text), v.sampleLines, false)
+		v.addText(printable(text), v.sampleLines, false) // no further text belongs to it
 	}
 	v.addGap()
 	if r.Rounds.Len() == 0 {
@@ -203,7 +203,7 @@ func (v *view) rewards(r *Run) {
 	var scores []string
 	for _, name := range r.Evals.Names {
 		suite, ok := strings.CutSuffix(name, "/pass@1")
-		if !ok || len(scores) == v.mostItems && v.mostItems > 0 {
+		if !ok || len(scores) == v.mostItems && v.mostItems > 0 { // 0 is all
 			continue
 		}
 		suite, first, last := strings.TrimPrefix(suite, "eval/"), 100*r.Evals.First(name), 100*r.Evals.Last(name)
@@ -303,7 +303,7 @@ func (v *view) response(s rolloutView) {
 		if t.Reward != nil {
 			text = fmt.Sprintf("[%.4g] %s", *t.Reward, text)
 		}
-		if lines = v.addText(printable(strings.TrimSpace(text)), lines, i < len(turns)-1); lines == 0 {
+		if lines = v.addText(printable(strings.TrimSpace(text)), lines, i < len(turns)-1); lines == 0 { // the last argument says that more turns follow
 			return
 		}
 	}

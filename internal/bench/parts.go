@@ -209,7 +209,7 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 			}
 			prefixes[length] = prefix[0]
 		}
-		rows[i] = sampler.Row{Slot: i, Prefix: prefixes[length], Uniform: r.Float32(), Way: sampler.Plain(1)}
+		rows[i] = sampler.Row{Slot: i, Prefix: prefixes[length], Uniform: r.Float32(), Way: sampler.Plain(1)} // no filters
 	}
 	if err := d.Begin(rows); err != nil {
 		return step{}, err

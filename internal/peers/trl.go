@@ -43,12 +43,12 @@ func TRL(text []byte, processes, rows int) (*Run, error) {
 		c.note("the data is the configuration %s of its dataset: choose its files in data.train", name)
 	}
 	t := trl{config: c}
-	t.sizes(processes)
+	t.sizes(processes) // sets t.prompts, t.batch, t.steps and t.iterations
 	t.rollout()
 	t.objective()
 	c.rewards("reward_funcs", "reward_model_name_or_path")
 	t.optimizer()
-	c.rounds(c.count("max_steps", -1), t.steps, c.number("num_train_epochs", 3), rows, t.prompts, "num_train_epochs")
+	c.rounds(c.count("max_steps", -1), t.steps, c.number("num_train_epochs", 3), rows, t.prompts, "num_train_epochs") // by max_steps if it is above 0
 	c.set("train.batch_size", t.batch)
 	c.set("train.epochs", t.iterations)
 	c.setIf(c.on("mask_truncated_completions", false), "train.truncated", "mask")
@@ -115,7 +115,7 @@ func (t *trl) rollout() {
 	}
 }
 
-// objective reads the loss.
+// objective reads the loss. It sets t.sequence, on which loss and penalties depend.
 func (t *trl) objective() {
 	level := t.text("importance_sampling_level", "token")
 	if t.sequence = level == "sequence"; !t.sequence && level != "token" {
@@ -200,7 +200,7 @@ func (t *trl) advantage() {
 	case "normalize_then_sum":
 		t.set("objective.advantage", "gdpo")
 		t.set("objective.advantage_eps", 1e-4)
-		scale = "said" // by gdpo
+		scale = "said" // gdpo says how, and scale_rewards does not count
 	default:
 		t.refuse("multi_objective_aggregation", "there are sum_then_normalize and normalize_then_sum")
 	}
@@ -240,7 +240,8 @@ func (t *trl) dualClip(high float64, clips bool) {
 	}
 }
 
-// penalties reads the KL penalty, the reference that moves, and the entropy bonus.
+// penalties reads the KL penalty, the reference that moves, and the entropy bonus. It also reads keys of what is off,
+// since finish refuses those that stay unread.
 func (t *trl) penalties() {
 	unbiased := t.on("use_bias_correction_kl", true)
 	if beta := t.number("beta", 0); beta != 0 {

@@ -49,7 +49,7 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 			if m := assignment.FindStringSubmatch(text); m != nil {
 				assigned[m[1]] = m[2]
 			}
-			c.override(text)
+			c.override(text) // other words than key=value change nothing
 		}
 	}
 	for _, text := range overrides {
@@ -262,7 +262,7 @@ func (v verl) aggregate() {
 }
 
 // bounds sets the objective's name and what bounds its ratio, by verl's loss_mode. It reads the keys of all modes, so
-// that those of others are not refused.
+// that finish does not refuse those of others as unread.
 func (v verl) bounds(mode string) {
 	if v.given(actorKey+"clip_ratio") && !v.given(actorKey+"clip_ratio_low") && !v.given(actorKey+"clip_ratio_high") {
 		v.note("clip_ratio alone changes nothing in verl, whose clip_ratio_low and _high are 0.2 by themselves: the settings follow the code")
@@ -356,7 +356,8 @@ func (v verl) masks(mode string) {
 	}
 }
 
-// penalties reads the KL penalty, in the loss or in the reward, and the entropy bonus.
+// penalties reads the KL penalty, in the loss or in the reward, and the entropy bonus. It also reads keys of what is
+// off, since finish refuses those that stay unread.
 func (v verl) penalties() {
 	beta, form := v.number(actorKey+"kl_loss_coef", 0.001), v.text(actorKey+"kl_loss_type", "low_var_kl")
 	if v.on(actorKey+"use_kl_loss", false) {

@@ -527,7 +527,7 @@ func (l *Lines) read(p *Process, stdout io.Reader) {
 	for number := 1; ; number++ {
 		line, err := files.ReadLine(in, MaxAnswer)
 		if err == io.EOF || errors.Is(err, os.ErrDeadlineExceeded) {
-			return // a last line without a newline comes from a dying process
+			return // the process has ended, or closed its output; a last line without a newline is cut short
 		}
 		if err == bufio.ErrTooLong {
 			err = fmt.Errorf("%s is longer than %d MB", Excerpt(line), MaxAnswer>>20)
@@ -572,6 +572,6 @@ func (l *Lines) deliver(line []byte) error {
 	}
 	delete(l.waiting, *head.ID)
 	l.answers++
-	place <- line
+	place <- line // it has room for one, so this does not wait
 	return nil
 }

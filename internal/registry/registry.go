@@ -275,7 +275,7 @@ func CheckDefaults[T any](new func() T, taken map[string]bool, example string) e
 }
 
 // checkFields looks for a toml name on every exported field of t, embedded ones included, each name once. It adds the
-// names to taken.
+// names to taken. example is the name in the advice of an error.
 func checkFields(t reflect.Type, taken map[string]bool, example string) error {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")

@@ -19,7 +19,7 @@ func (s Setting) assign(into reflect.Value, choices ...string) error {
 	x, isSpecial := into.Addr().Interface().(Special)
 	isList := into.Type().ConvertibleTo(reflect.TypeFor[[]string]())
 	value := s.Value
-	if s.plain && (isSpecial || isList || into.Kind() == reflect.String) {
+	if s.plain && (isSpecial || isList || into.Kind() == reflect.String) { // plain: typed, without quotes or brackets
 		value = *s.text // a path such as 7 or true needs no quotes
 	}
 	text, isText := value.(string)

@@ -148,7 +148,7 @@ func Sections(config any) (sections []Section) {
 		s := Section{Name: tag.Get("toml"), Pointer: field.Interface(), needs: tag.Get("needs")}
 		var parts reflect.Value
 		if p := plugOf(s.Pointer); p != nil {
-			parts = p.parts()
+			parts = p.parts() // valid if the section has a list of plug-ins
 		}
 		// A list of plug-ins has no name of its own.
 		s.Fields = slices.DeleteFunc(Fields(s.Pointer), func(f Field) bool { return f.Key == "" || f.Key == "name" && parts.IsValid() })

@@ -26,7 +26,7 @@ func (t Tables[T]) Read(value any, wanted string) (list []T, stated [][]string, 
 		for _, table := range v {
 			elements = append(elements, table)
 		}
-	case string:
+	case string: // with brackets: one whose quotes the shell has removed
 		if strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]") || strings.HasPrefix(v, "{") {
 			return nil, nil, fmt.Errorf(`%s is not TOML: must be %s; a shell keeps the quotes inside single quotes: --set '%s=["a.jsonl", "b.jsonl"]'`, v, wanted, t.Key)
 		}

@@ -77,7 +77,8 @@ var nulls = json.UnmarshalFromFunc(func(d *jsontext.Decoder, into any) error {
 	return d.SkipValue()
 })
 
-// explain says what is wrong in text, by an error of package json: where, what was found and what is wanted.
+// explain says what is wrong in text, by an error of package json: where, what was found and what is wanted. The %s in
+// the format of an Error becomes the path.
 func explain(text []byte, err error) error {
 	syntax, wrong := (*jsontext.SyntacticError)(nil), (*json.SemanticError)(nil)
 	switch {
@@ -122,7 +123,7 @@ func explainSyntax(text []byte, err *jsontext.SyntacticError) error {
 	}
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &Error{path(err.JSONPointer), "key \"%s\" is stated twice", nil}
+		return &Error{path(err.JSONPointer), "key \"%s\" is stated twice", nil} // %s becomes the path
 	case len(bytes.TrimSpace(text)) == 0:
 		return errors.New("it is empty")
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -78,7 +78,7 @@ func ReadPlan(path string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{File: path, Metrics: []string{""}}
+	p := &Plan{File: path, Metrics: []string{""}} // "" is the default metric
 	var errs []error
 	if m := reflect.ValueOf(&p.Metrics).Elem(); f.Sweep.Metric != nil && !settings.Decode(f.Sweep.Metric, m) && // a list of names
 		!settings.Decode([]any{f.Sweep.Metric}, m) || len(p.Metrics) == 0 { // or one name

@@ -55,8 +55,8 @@ type sweepTable struct {
 	Comparisons []comparison
 }
 
-// newTable makes a table of outcomes: a row for each variant, in the given order, and the
-// comparisons, with p-values corrected for all of them. A comparison uses the seeds that
+// newTable makes a table of outcomes: a row for each variant, in the given order, and the comparisons by
+// the first metrics, as many as compared says, with p-values corrected for all of them. A comparison uses the seeds that
 // both variants have. It returns an error if a comparison names an unknown variant.
 func newTable(metrics []sweepMetric, compared int, variants []string, outcomes []outcome, comparisons []question) (*sweepTable, error) {
 	t := &sweepTable{Metrics: metrics, compared: compared}
@@ -149,7 +149,7 @@ func (t *sweepTable) cells() (head []string, rows [][]string) {
 		row := []string{r.Variant, runs}
 		for k, m := range t.Metrics {
 			cell := m.format(r.Mean[k])
-			if !math.IsNaN(r.SE[k]) && k < t.compared {
+			if !math.IsNaN(r.SE[k]) && k < t.compared { // only means that are compared have their standard errors
 				cell += " ± " + m.format(r.SE[k])
 			}
 			row = append(row, cell)
