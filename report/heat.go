@@ -69,9 +69,9 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	}
 	var again []*history
 	most := 0
-	for _, c := range histories {
-		if len(c.occurrences) > 1 {
-			again, most = append(again, c), max(most, len(c.occurrences))
+	for _, h := range histories {
+		if len(h.occurrences) > 1 {
+			again, most = append(again, h), max(most, len(h.occurrences))
 		}
 	}
 	slices.SortFunc(again, func(a, b *history) int {
@@ -92,9 +92,9 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	}
 	rows := min(heatProblems, len(again))
 	for i := range rows {
-		c := again[i*len(again)/rows] // evenly from the hardest to the easiest
-		row := heatRow{ID: c.head.Problem, Prompt: string([]rune(c.head.Prompt)[:min(80, len([]rune(c.head.Prompt)))]), Cells: make([][2]int, columns)}
-		for _, o := range c.occurrences {
+		h := again[i*len(again)/rows] // evenly from the hardest to the easiest
+		row := heatRow{ID: h.head.Problem, Prompt: string([]rune(h.head.Prompt)[:min(80, len([]rune(h.head.Prompt)))]), Cells: make([][2]int, columns)}
+		for _, o := range h.occurrences {
 			cell := &row.Cells[column(o.round)]
 			cell[0], cell[1] = cell[0]+o.right, cell[1]+o.judged
 		}
@@ -134,15 +134,15 @@ func readHistories(path string, histories map[string]*history) error {
 		if head.Skipped || head.Part || is == unknown {
 			return nil // a Part is an earlier segment of an episode, which counts once
 		}
-		c := histories[head.Problem]
-		if c == nil {
-			c = &history{head: head}
-			histories[head.Problem] = c
+		h := histories[head.Problem]
+		if h == nil {
+			h = &history{head: head}
+			histories[head.Problem] = h
 		}
-		if len(c.occurrences) == 0 || c.occurrences[len(c.occurrences)-1].round != round {
-			c.occurrences = append(c.occurrences, occurrence{round: round})
+		if len(h.occurrences) == 0 || h.occurrences[len(h.occurrences)-1].round != round {
+			h.occurrences = append(h.occurrences, occurrence{round: round})
 		}
-		o := &c.occurrences[len(c.occurrences)-1]
+		o := &h.occurrences[len(h.occurrences)-1]
 		o.judged++
 		if is == right {
 			o.right++

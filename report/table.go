@@ -84,7 +84,7 @@ func tabulate(runs []*Run) summary {
 	if slices.ContainsFunc(runs, func(r *Run) bool { return r.Config["train.seed"] != runs[0].Config["train.seed"] }) {
 		keys = append(keys, "train.seed")
 	}
-	all := slices.Clone(results)
+	all := slices.Clone(results) // the results of every page; those of evaluations come before them
 	for _, name := range slices.Backward(evalNames(runs)) {
 		short := strings.TrimPrefix(name, "eval/")
 		all = slices.Insert(all, 0,

@@ -205,9 +205,9 @@ func (c *config) setIf(condition bool, key string, value any) {
 	}
 }
 
-// carry sets the number of key as our setting of the same meaning, unless it is the usual one, the default of both.
+// carryUnless sets the number of key as our setting of the same meaning, unless it is the usual one, the default of both.
 // It reports whether it did.
-func (c *config) carry(key, ours string, usual float64) (given bool) {
+func (c *config) carryUnless(key, ours string, usual float64) (given bool) {
 	x := c.number(key, usual)
 	c.setIf(x != usual, ours, x)
 	return x != usual

@@ -98,11 +98,11 @@ func (t *trl) sizes(processes int) {
 // rollout reads how responses are sampled.
 func (t *trl) rollout() {
 	t.set("rollout.temperature", t.number("temperature", 1))
-	t.carry("top_p", "rollout.top_p", 1)
+	t.carryUnless("top_p", "rollout.top_p", 1)
 	if k := t.count("top_k", 0); k > 0 {
 		t.set("rollout.top_k", k)
 	}
-	t.carry("min_p", "rollout.min_p", 0)
+	t.carryUnless("min_p", "rollout.min_p", 0)
 	t.refuseUnless("repetition_penalty", 1.0, "onering trains on what was sampled from the policy alone")
 	t.arguments("chat_template_kwargs")
 	for _, key := range []string{"generation_kwargs", "vllm_structured_outputs_regex"} {
@@ -132,10 +132,10 @@ func (t *trl) objective() {
 	t.dualClip(high, clips)
 	t.penalties()
 	t.importance()
-	if t.carry("top_entropy_quantile", "objective.top_entropy", 1) {
+	if t.carryUnless("top_entropy_quantile", "objective.top_entropy", 1) {
 		t.note("TRL takes the quantile of a micro-batch's tokens, onering of a step's")
 	}
-	t.carry("off_policy_mask_threshold", "objective.mask_off_policy", 0)
+	t.carryUnless("off_policy_mask_threshold", "objective.mask_off_policy", 0)
 }
 
 // loss sets the objective's name and aggregation, and reports whether it clips the ratio. high is epsilon_high.

@@ -176,7 +176,7 @@ func (v verl) adapter() {
 // rollout reads how responses are sampled, and whose log-probs count as the old ones.
 func (v verl) rollout() {
 	v.set("rollout.temperature", v.number(rolloutKey+"temperature", 1))
-	v.carry(rolloutKey+"top_p", "rollout.top_p", 1)
+	v.carryUnless(rolloutKey+"top_p", "rollout.top_p", 1)
 	if k := v.count(rolloutKey+"top_k", -1); k > 0 {
 		v.set("rollout.top_k", k)
 	}
@@ -398,7 +398,7 @@ func (v verl) penalties() {
 			v.set("objective.kl_horizon", horizon)
 		}
 	}
-	v.carry(actorKey+"entropy_coeff", "objective.entropy_bonus", 0)
+	v.carryUnless(actorKey+"entropy_coeff", "objective.entropy_bonus", 0)
 }
 
 // correction reads the factors and rejections for rollouts of another program. A threshold of two numbers, low_high,

@@ -204,8 +204,8 @@ func (r *Resolved) elsewhere(s Setting) string {
 // ownKeys are the section's keys that do not belong to a plug-in. Settings for another plug-in in weaker sources are dropped
 // with a warning, so that `--objective grpo` works with any run file; choose replaces elements of sources for that.
 func (r *Resolved) choose(section string, p *plug, ownKeys []string, sources []Source) error {
-	var strongest Setting        // that names a plug-in or a list
-	first, last := p.chosen(), 0 // the plug-in of the defaults, and the index of the source that has strongest
+	var strongest Setting                   // that names a plug-in or a list
+	byDefault, strongestIn := p.chosen(), 0 // the plug-in of the defaults, and the index in sources of that with strongest
 	for i, source := range sources {
 		var s Setting // by which this source names a plug-in
 		for _, x := range source {
@@ -220,7 +220,7 @@ func (r *Resolved) choose(section string, p *plug, ownKeys []string, sources []S
 		if s.Key == "" {
 			continue
 		}
-		strongest, last = s, i
+		strongest, strongestIn = s, i
 		before := p.chosen()
 		p.name.SetString("") // stays so for a list, which has no name
 		if s.Key == "name" {
@@ -236,10 +236,10 @@ func (r *Resolved) choose(section string, p *plug, ownKeys []string, sources []S
 		r.decided[strongest.Path()] = strongest
 	}
 	if strongest.Key == listKey {
-		return p.chooseParts(strongest, sources, last)
+		return p.chooseParts(strongest, sources, strongestIn)
 	}
-	if now := p.name.String(); now != first { // otherwise the plug-in has the defaults of the configuration
-		if err := p.choose(now); err != nil {
+	if now := p.name.String(); now != byDefault { // otherwise the plug-in has the defaults of the configuration
+		if err := p.install(now); err != nil {
 			return fmt.Errorf("%s: %w", strongest.Place, err)
 		}
 	}
@@ -268,10 +268,10 @@ func dropOthers(source Source, section string, ownKeys []string, reason ...any) 
 // mostParts bounds a list of plug-ins.
 const mostParts = 64
 
-// chooseParts chooses the plug-ins that the list s names, which is in the source with index last, and replaces s in
+// chooseParts chooses the plug-ins that the list s names, which is in the source with index listIn, and replaces s in
 // that source by the settings of each. Names and lists in other sources do not count, nor settings for elements of
 // weaker ones.
-func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
+func (p *plug) chooseParts(s Setting, sources []Source, listIn int) error {
 	tables := tablesOf(s.Value)
 	if tables == nil || len(tables) > mostParts {
 		return fmt.Errorf(`%s: %s: must be a list of tables, at most %d, such as [{name = "math"}, {name = "length", weight = 0.2}]`, s.Place, s.Path(), mostParts)
@@ -300,10 +300,10 @@ func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
 	}
 	for i, source := range sources {
 		sources[i] = slices.DeleteFunc(slices.Clone(source), func(x Setting) bool { // s goes, too: its elements take its place
-			return x.Section == s.Section && (x.Key == "name" || x.Key == listKey) || i < last && strings.HasPrefix(x.Section, s.Path()+".")
+			return x.Section == s.Section && (x.Key == "name" || x.Key == listKey) || i < listIn && strings.HasPrefix(x.Section, s.Path()+".")
 		})
 	}
-	sources[last] = append(settings, sources[last]...) // in front: --set of one element wins over the list
+	sources[listIn] = append(settings, sources[listIn]...) // in front: --set of one element wins over the list
 	return errors.Join(errs...)
 }
 

@@ -85,8 +85,8 @@ func valueOf(pointer any, key string) reflect.Value {
 // chosen names the plug-in that the section has, for messages.
 func (p *plug) chosen() string { return cmp.Or(p.name.String(), "several "+p.what+"s") }
 
-// choose puts the plug-in of a name, with its defaults, into the section.
-func (p *plug) choose(name string) error {
+// install puts the plug-in of a name, with its defaults, into the section.
+func (p *plug) install(name string) error {
 	plugin, err := p.find(name)
 	if err != nil {
 		return p.unknown(name, err)
@@ -118,7 +118,7 @@ func (p *plug) parts() (list reflect.Value) {
 func Choose(config any, section, name string) error {
 	for _, s := range Sections(config) {
 		if s.Name == section {
-			return plugOf(s.Pointer).choose(name)
+			return plugOf(s.Pointer).install(name)
 		}
 	}
 	return fmt.Errorf("unknown section [%s]", section)

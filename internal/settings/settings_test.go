@@ -128,10 +128,10 @@ func TestTwoOfOneName(t *testing.T) {
 		return new(int), errors.New(said)
 	})
 	p := plug{kind: kinds["twin"], what: "twin"}
-	if err := p.choose("mine"); err == nil || err.Error() != said {
+	if err := p.install("mine"); err == nil || err.Error() != said {
 		t.Errorf("error %v, want %s", err, said)
 	}
-	if err := p.choose("mina"); err == nil || err.Error() != `unknown twin "mina"; did you mean "mine"? (there are mine)` {
+	if err := p.install("mina"); err == nil || err.Error() != `unknown twin "mina"; did you mean "mine"? (there are mine)` {
 		t.Errorf("error %v", err)
 	}
 }
