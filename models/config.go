@@ -245,14 +245,14 @@ func withDType(config []byte, d DType) ([]byte, error) {
 			out = strconv.AppendQuote(out, dtypeNames[d])
 			done = at + len(value)
 		case key == Quantized:
-			before := bytes.TrimRight(config[done:bytes.LastIndexByte(config[:at], ':')], " \t\r\n")
-			before = bytes.TrimRight(bytes.TrimSuffix(before, []byte(strconv.Quote(key))), " \t\r\n")
+			before := bytes.TrimRight(config[done:bytes.LastIndexByte(config[:at], ':')], " \t\r\n")  // up to the colon
+			before = bytes.TrimRight(bytes.TrimSuffix(before, []byte(strconv.Quote(key))), " \t\r\n") // up to the key
 			rest := bytes.TrimLeft(config[at+len(value):], " \t\r\n")
 			done = at + len(value)
 			if !bytes.HasSuffix(before, []byte(",")) && bytes.HasPrefix(rest, []byte(",")) {
 				done = len(config) - len(rest) + 1 // it was the first of several
 			}
-			out = append(out, bytes.TrimSuffix(before, []byte(","))...)
+			out = append(out, bytes.TrimSuffix(before, []byte(","))...) // a comma before the member goes with it
 		case key == "text_config" && bytes.HasPrefix(value, []byte("{")):
 			text, err := withDType(value, d)
 			out, done = append(append(out, config[done:at]...), text...), at+len(value)

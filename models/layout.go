@@ -99,7 +99,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 			if !f.Whole {
 				l.names = append(l.names, p.Name)
 			}
-			if p.Name == f.Name && len(f.Parts) == 1 { // put already
+			if p.Name == f.Name && len(f.Parts) == 1 { // it has its place: that of f
 				at += n
 				continue
 			}

@@ -49,7 +49,7 @@ func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, met
 			var err error
 			if f := t.stored; f != nil {
 				_, err = io.Copy(w, io.NewSectionReader(f.r, f.data+f.tensors[t.Name].begin, int64(t.bytes(d))))
-			} else if t.lend != nil {
+			} else if t.lend != nil { // the elements are elsewhere, such as in a device's memory
 				err = t.lend(func(data []float32) error { return writeElements(w, d, data, buf) })
 			} else {
 				err = writeElements(w, d, t.Data, buf)

@@ -38,7 +38,7 @@ func Share(dir, key string, c Compute) (*os.File, error) {
 	})
 	if err == nil {
 		_, err = f.WriteAt([]byte(key), 0)
-		err = errors.Join(err, w.Close())
+		err = errors.Join(err, w.Close()) // which unmaps the weights; f keeps them
 	}
 	if err != nil {
 		f.Close()

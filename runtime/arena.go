@@ -46,9 +46,9 @@ func (p piece) without(pieces []piece) (rest []piece) {
 	return rest
 }
 
-// matrices returns where the matrices of a Layout lie from element from (included), where a
-// tensor begins, to element to (excluded). Programs read others, those of norms and convolutions, in
-// float32 and need no copy of them in the type of computing.
+// matrices returns where the matrices of a Layout lie, adjacent ones as one piece, from element from (included), where a
+// tensor begins, to element to (excluded). It leaves out all other tensors, such as those of norms and convolutions,
+// which Programs read in float32, so that they need no copy in the type of computing.
 func matrices(l *models.Layout, from, to int) (pieces []piece) {
 	end := to                                         // of the tensor at hand, with padding: where the next one begins
 	for _, name := range slices.Backward(l.Names()) { // Names are in the order of offsets

@@ -124,7 +124,7 @@ func (c *cache) move(states []*buffer, capacity int) error {
 // are copied together. After an error the caller truncates the rows.
 func (c *cache) start(slots []int, prefixes []*prefix) error {
 	if c.failed != nil && c.rows() == 0 {
-		c.release() // the cache begins anew
+		c.release() // no row has what the failure broke, so the cache begins anew
 	}
 	longest := 0
 	for i, slot := range slots {

@@ -28,7 +28,7 @@ type device struct {
 // exist, such as "cuda:1"; without one it is 0.
 func parseDevice(s string) (device, error) {
 	if s == "auto" {
-		return device{}, nil
+		return device{}, nil // without a provider: resolveAuto chooses
 	}
 	if s == "" || s == "cpu" {
 		return device{provider: cpu{}}, nil

@@ -35,7 +35,7 @@ func (o *Optimizer) openNorm() error {
 	}
 	n.unscales = len(p.Outputs) > 1 // the Program of float16 has the output NotFinite, too
 	bounds := o.ring.division.bounds
-	for i, first := range bounds[:len(bounds)-1] {
+	for i, first := range bounds[:len(bounds)-1] { // slice i of all ranks begins at first
 		if !o.ring.division.owns(i) {
 			continue
 		}
@@ -58,7 +58,7 @@ func (o *Optimizer) openNorm() error {
 	if e.memory.Kernels.Squaring() {
 		return nil
 	}
-	b, err := loadBinding(e, withScalars(p))
+	b, err := loadBinding(e, withScalars(p)) // with 1/LossScale, where it has that, in the array that runSessions fills
 	for err == nil {
 		n.bindings = append(n.bindings, b)
 		if !e.memory.IsHost() || len(n.bindings) >= min(e.Threads(), len(n.gradients)) {

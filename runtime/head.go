@@ -342,13 +342,14 @@ type normSessions struct {
 	dx                 buffer // the gradient of the norm's input
 }
 
-// openNorm loads the Programs of the norm.
+// openNorm loads the Programs of the final norm, before the head. They also multiply its output, and so the logits, by
+// 1/temperature; where the head caps the logits it does that itself, after the cap.
 func (l *Learner) openNorm() error {
 	forward, backward, err := l.arch().Norm()
 	if err != nil {
 		return err
 	}
-	l.norm = &normSessions{inverseTemperature: hostBuffer(models.F32), dx: l.env.buffer(models.F32)}
+	l.norm = &normSessions{inverseTemperature: hostBuffer(models.F32), dx: l.env.buffer(models.F32)} // a run copies the one number
 	if l.norm.forward, err = loadBinding(l.env, forward); err != nil {
 		return err
 	}

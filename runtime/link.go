@@ -162,9 +162,9 @@ func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x 
 	})
 }
 
-// SpreadBytes returns a function that says how many bytes Spread moves of the elements from (included) to to
-// (excluded) of trained weights: 4 for each element. But in a divided Ring without an adapter matrices that have a
-// rounded copy move only as that copy, and other elements in its range, such as norms, in both types.
+// SpreadBytes returns a function that says how many bytes Spread moves of a range of trained weights, which does not
+// include the element to: 4 for each element. But in a divided Ring without an adapter matrices that have a rounded copy
+// move only as that copy, and other elements in the copy's range, such as norms, in both types.
 func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int64 {
 	read, copied, copiedSize := []piece{{0, math.MaxInt}}, piece{}, arch.Geometry().Compute.Size()
 	first, end := arch.Copied()
@@ -216,8 +216,8 @@ func (e *Env) Link(library *nccl.Library, id []byte, rank, size int) (l *Link, e
 		for i := range one {
 			one[i] = i
 		}
-		one[size]++ // uneven numbers, which Spread exchanges
-		out, in, _ := l.moves(l.received.element, 4, one)
+		one[size]++                                       // the last rank has two: for uneven numbers Spread calls Exchange, too
+		out, in, _ := l.moves(l.received.element, 4, one) // 4: bytes of a float32
 		err = errors.Join(l.Exchange(out, in), l.Wait())
 	}
 	if err == nil {

@@ -149,7 +149,7 @@ func (s *staging) eachPart(parts []part, run func(part) error) (err error) {
 	const ahead = 1 // so that the next part is uploaded meanwhile
 	for next := range len(parts) + ahead {
 		if next < len(parts) && s.needsStaging(parts[next]) {
-			// the slot's last part must have been downloaded
+			// The copy waits until the slot's last part was downloaded (markDown), and update waits for the copy (markUp).
 			if err := s.move(StreamUp, next%len(s.slots), parts[next], markDown, markUp); err != nil {
 				return err
 			}

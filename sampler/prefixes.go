@@ -172,7 +172,7 @@ func (k *keptPrefixes) release(x *keptPrefix) {
 			k.remove(y)
 		}
 	}
-	k.evict(0) // x is idle from now on
+	k.evict(0) // no room is needed, but with x there may be more idle tokens than are kept
 }
 
 // isCovered reports whether another prefix has all that a later prompt could take from x.

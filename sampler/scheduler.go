@@ -180,7 +180,7 @@ func (s *Scheduler) startSamples() {
 			continue
 		}
 		if next < len(s.queue) && s.queue[next].started == s.queue[next].Samples {
-			next++ // this call has all its slots
+			next++ // this call has all its slots; the next one has at least one sample to start
 		}
 		if next == len(s.queue) || !s.queue[next].computed {
 			break

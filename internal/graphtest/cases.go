@@ -136,8 +136,9 @@ func noGradient(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) fun
 	}
 }
 
-// Cases returns small graphs that together have every op of package graph,
-// with odd sizes, broadcasting and transposes.
+// Cases returns small graphs that together have every op of package graph, with odd sizes, broadcasting and
+// transposes. one declares inputs a, b, ... of the shapes, and has the op differentiated by all of them. Values make the
+// inputs of these names, all others are random, and Onto says which result may overwrite which input.
 func Cases() []Case {
 	sizes := map[string]int{"B": 2, "T": 5, "N": 7, "P": 6, "Tw": 8}
 	dims := graph.Dims

@@ -67,10 +67,10 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	for _, n := range g.program.Nodes {
 		for i, t := range run(n, values) {
 			if g.Noise != nil && slices.Contains(orderSensitive, n.Op) {
-				t = t.mapped(func(v float64) float64 { return v * (1 + g.Noise()) })
+				t = t.mapped(func(v float64) float64 { return v * (1 + g.Noise()) }) // as from another order of its sums
 			}
 			if g.Single {
-				t = t.As(t.Type)
+				t = t.As(t.Type) // rounds, as a runtime does: operators compute in float64
 			}
 			if i < len(n.Outputs) && n.Outputs[i] != "" {
 				defineOnce(values, n.Outputs[i], t)

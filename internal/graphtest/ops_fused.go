@@ -212,7 +212,8 @@ func (q queryGroup) pad(out []float64, inCache bool) {
 	}
 }
 
-// attend appends the token to the cache and computes its attention.
+// attend appends the token's keys and values to the cache and computes its attention. The heads of its row are those of
+// queries, of keys and of values, in this order.
 func (q queryGroup) attend(out []float64) {
 	for g := range q.groups {
 		copy(q.keys(g, q.at), q.head(q.heads+g))
@@ -232,7 +233,7 @@ func (q queryGroup) attend(out []float64) {
 				scores.Data[s] = math.Inf(-1)
 			}
 		}
-		p := softmax(&call{in: []*Tensor{&scores}, readAttributes: map[string]bool{}})[0]
+		p := softmax(&call{in: []*Tensor{&scores}, readAttributes: map[string]bool{}})[0] // the operator
 		for s, w := range p.Data {
 			for i, v := range q.values(g, s) {
 				out[h*q.width+i] += w * v

@@ -40,7 +40,8 @@ func product(out, a, b []float64, ar, ac, br, bc int, transA, transB bool, alpha
 	}
 }
 
-// gemm is op(a) op(b) plus, if there is a third operand, that broadcast to the product's shape.
+// gemm is op(a) op(b) plus, if there is a third operand, that broadcast to the product's shape. The attributes alpha and
+// beta are not read here, so run refuses a node that has them.
 func gemm(c *call) []Tensor {
 	in := c.operands(2, 3)
 	a, b, tA, tB := *in[0], *in[1], c.flag("transA"), c.flag("transB")
@@ -61,7 +62,7 @@ func gemm(c *call) []Tensor {
 		in[2].checkType(a.Type)
 		out = in[2].elementsAt(out.Dims, in[2].broadcastPlaces(out.Dims)) // broadcast; product adds to it
 	}
-	product(out.Data, a.Data, b.Data, a.Dims[0], a.Dims[1], b.Dims[0], b.Dims[1], tA, tB, 1)
+	product(out.Data, a.Data, b.Data, a.Dims[0], a.Dims[1], b.Dims[0], b.Dims[1], tA, tB, 1) // 1: alpha
 	return []Tensor{out}
 }
 

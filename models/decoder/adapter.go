@@ -79,7 +79,7 @@ func (a Architecture) checkAdapter() error {
 	if len(x.Modules) == 0 {
 		return fmt.Errorf("an adapter of no modules: a layer has %q", known)
 	}
-	_, err := models.NewLayout(a.adapterFused())
+	_, err := models.NewLayout(a.adapterFused()) // an error if there are too many elements
 	return err
 }
 
@@ -143,8 +143,9 @@ func (w *layerWeights) lowRank(form models.Form, name string, parts []module, x 
 	return w.lowRankBy(form, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return orientedProduct(form, x, a, nil) })
 }
 
-// lowRankBy is lowRank with a function that multiplies the operand, of width in, by a matrix A. The As of all modules
-// are one matrix, whose product is split. Modules that an adapter has as one all get the same node.
+// lowRankBy returns Scale A x for each of the modules parts, nil where the adapter has no A. product multiplies their
+// operand x, of width in, by a matrix A. The As of all modules are one matrix, which is named after name, and its product
+// is split. Modules that an adapter has as one all get the same node.
 func (w *layerWeights) lowRankBy(form models.Form, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
 	out := make([]*graph.Node, len(parts))
 	if asOne := w.a.adapterModules(name, parts); len(asOne) < len(parts) { // a Fused block, whose modules the adapter has as one

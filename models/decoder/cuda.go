@@ -49,7 +49,8 @@ func (a Architecture) cacheWidth() int {
 }
 
 // promptProducts declares attention within prompts by products, for providers without an operator for it. It holds the
-// scores [B,H,T,T] of one layer at a time. The cache that it returns has the prompts' own keys and values.
+// scores [B,H,T,T] of one layer at a time. The cache that it returns has the prompts' own keys and values. ids [B,T] only
+// gives the shape, and x is the stream [B*T,D]. Layers with a window have another mask [T,T] than those without.
 func (a decoding) promptProducts(g *graph.Graph, ids, x *graph.Node, angles []angle) attention {
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	masks := map[string]*graph.Node{}
@@ -58,8 +59,8 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x *graph.Node, angles []an
 			masks[name] = g.Float(name, "T", "T")
 		}
 	}
-	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
-		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
+	heads := func(y *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]; Rows makes it [B,T,n*K], by the shape of ids
+		return graph.Transpose(graph.Reshape(graph.Rows(y, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
 	}
 	return func(layer int, qkv *graph.Node, _ graph.Cache) (*graph.Node, graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim

@@ -374,6 +374,6 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *layerWeight
 	if b != nil { // a column, as inner is transposed
 		b = graph.Reshape(b, -1, 1)
 	}
-	lowest := weights.lowRankBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
-	return weights.addNormed(sum, transposedBack(form, weights.withAdapter(form, last, lowest, graph.Gemm(w, inner, b, false, false))), a.Names.AfterMLPNorm)
+	lowDown := weights.lowRankBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
+	return weights.addNormed(sum, transposedBack(form, weights.withAdapter(form, last, lowDown, graph.Gemm(w, inner, b, false, false))), a.Names.AfterMLPNorm)
 }

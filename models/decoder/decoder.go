@@ -209,7 +209,7 @@ func (s Shape) validate() error {
 			return fmt.Errorf("windows (sliding_window) of %d and %d tokens: one length is supported", k.Window, s.Kinds.Window())
 		}
 	}
-	_, err := models.NewLayout(s.fused())
+	_, err := models.NewLayout(s.fused()) // an error if there are too many elements
 	return err
 }
 

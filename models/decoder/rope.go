@@ -157,7 +157,7 @@ func readLlama3(c, r *models.ConfigFile, s *rope) {
 	if r.Err() == nil && (!(low > 0) || !(high > low)) {
 		r.Fail("low_freq_factor (%g) must be positive and below high_freq_factor (%g)", low, high)
 	}
-	original := originalOf(c, r, 0)
+	original := originalOf(c, r, 0) // 0 only after an error: the key was required above
 	s.scaleFrequencies = func(_ int, f []float64) {
 		for i, turn := range f {
 			turns := original * turn / (2 * math.Pi) // number of turns within the original positions
@@ -231,7 +231,7 @@ func readLongrope(c, r *models.ConfigFile, s *rope) {
 			r.Fail(`no %s, which rope_type "longrope" needs, or not all of it is positive`, key)
 		}
 	}
-	short, original := lists[0], originalOf(c, r, 0)
+	short, original := lists[0], originalOf(c, r, 0)  // 0, which it refuses, if neither c nor r states it
 	if factor := s.positions / original; factor > 1 { // so many times more positions than at first
 		s.scale = math.Sqrt(1 + math.Log(factor)/math.Log(original))
 	}

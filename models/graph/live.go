@@ -21,14 +21,13 @@ func separateOutputs(g *Graph) {
 
 // live marks, by id, the nodes that the outputs need; others are not written. It also returns the function that
 // names nodes in the encoded graph: inputs and outputs as the caller named them, all others by their id. It fails if
-// two of them have one name.
+// two of them have one name. separateOutputs must have run, so that each output has a node of its own, which is no input.
 func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	needed = make([]bool, len(g.nodes))
 	names := make(map[*Node]string)
 	outputNames := make(map[string]bool)
 	for _, o := range g.outputs {
-		// A stashed value was computed by an earlier graph and is an input here (see Stash): the output needs that input.
-		s := o.node.orStash()
+		s := o.node.orStash() // the node itself: separateOutputs has copied those that an input stands for (Stash)
 		if outputNames[o.name] || g.input(o.name) != nil {
 			fail("output %q has the name of an input or another output", o.name)
 		}

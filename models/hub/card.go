@@ -73,7 +73,7 @@ func (k *Card) nameBase(folder string, sources []Source) error {
 	}
 	m := baseName.FindSubmatch(text)
 	var name string
-	if m == nil || json.Unmarshal(m[2], &name) != nil { // m[2] is the name in quotes; else it names no model
+	if m == nil || json.Unmarshal(m[2], &name) != nil { // m[1] is the key and its colon, m[2] the name in quotes; else it names no model
 		return nil
 	}
 	_, here := os.Stat(name)

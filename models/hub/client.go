@@ -144,7 +144,7 @@ func (c *client) sendOnce(ctx context.Context, k call, address *url.URL) (*http.
 	if k.body != nil {
 		body, size := k.body()
 		sent := watch(io.NopCloser(body), "were taken")
-		defer sent.timer.Stop()
+		defer sent.timer.Stop() // once there is an answer, no more of the body is awaited
 		req.Body, req.ContentLength = sent, size
 	}
 	req.Header.Set("User-Agent", "onering")
@@ -158,7 +158,7 @@ func (c *client) sendOnce(ctx context.Context, k call, address *url.URL) (*http.
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = answered{watch(resp.Body, "came")}
+	resp.Body = answered{watch(resp.Body, "came")} // closing it ends the request and the watch
 	return resp, nil
 }
 
@@ -397,7 +397,7 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 	if resp.StatusCode >= 400 {
 		return f, c.refusal(r, name, resp)
 	}
-	f.etag = strings.Trim(strings.TrimPrefix(cmp.Or(linked, etag), "W/"), `"`)
+	f.etag = strings.Trim(strings.TrimPrefix(cmp.Or(linked, etag), "W/"), `"`) // W/ marks a weak one
 	if n, err := strconv.ParseInt(linkedSize, 10, 64); err == nil && n >= 0 {
 		f.size = n
 	} else if resp.StatusCode == http.StatusOK {

@@ -129,7 +129,7 @@ func ResolveData(ctx context.Context, name string, isData func(name string) bool
 	if err != nil || !ok {
 		return name, err
 	}
-	r.hasRows = isData
+	r.isData = isData
 	dir, err := fetch(ctx, r, o)
 	if err != nil {
 		return "", err

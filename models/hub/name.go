@@ -27,7 +27,7 @@ type repo struct {
 	path     string // a path in a data set; "" for all of it
 
 	noWeights bool                   // leave out the weights of a model
-	hasRows   func(name string) bool // says whether a file of a data set has rows
+	isData    func(name string) bool // says by its name whether a file of a data set may have rows
 }
 
 // address returns the parts of the repository's address below the endpoint.

@@ -94,9 +94,9 @@ func (r repo) neededData(files []string) ([]string, error) {
 		if r.path != "" && !strings.HasPrefix(f, r.path+"/") {
 			continue
 		}
-		// Files that describe the data are left out, except those that the library
-		// datasets saved: they are needed to read its folders.
-		if base := path.Base(f); !strings.HasPrefix(base, ".") && base != "README.md" && r.hasRows(base) {
+		// README.md and hidden files are left out. state.json and others that the library datasets saved hold no rows,
+		// but they are needed to read its folders: isData takes them by their extension.
+		if base := path.Base(f); !strings.HasPrefix(base, ".") && base != "README.md" && r.isData(base) {
 			out = append(out, f)
 		}
 	}

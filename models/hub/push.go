@@ -288,8 +288,8 @@ func (p *push) decideHow(f *outgoing, r remoteFile, regularBytes *int64) error {
 	if r.Mode != "lfs" && r.Mode != "regular" {
 		return p.wrongAnswer("wants %s sent in a way that onering does not know: %.40q", f.Name, r.Mode)
 	}
-	f.ignored, f.keepsOther = r.Ignore, f.Default && r.OID != ""
-	large := r.Mode == "lfs" && f.Size > 0 // the storage for large files takes no empty files
+	f.ignored, f.keepsOther = r.Ignore, f.Default && r.OID != "" // a default file does not replace one of the branch
+	large := r.Mode == "lfs" && f.Size > 0                       // the storage for large files takes no empty files
 	if !large {
 		if *regularBytes += f.Size; *regularBytes > maxRegular {
 			return p.wrongAnswer("wants more than %d MiB within the commit, up to %s: track such files with Git LFS in the repository's .gitattributes",
@@ -323,7 +323,7 @@ func (p *push) commit() error {
 		body:           func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) }, // k.beforeRepeat changes text
 		repeatStatuses: []int{http.StatusConflict, http.StatusPreconditionFailed},                    // another commit came first
 	}
-	k.beforeRepeat = func() (bool, error) {
+	k.beforeRepeat = func() (bool, error) { // true ends the call: the branch has what is pushed already
 		err := p.readBranch()
 		if err == nil {
 			err = p.compare()

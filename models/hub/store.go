@@ -156,7 +156,7 @@ func (s *store) addFile(ctx context.Context, c *client, commit, name, path strin
 	if err != nil {
 		return err
 	}
-	if s.kind == model && !strings.HasSuffix(name, ".safetensors") && f.size > c.unstated {
+	if s.kind == model && !strings.HasSuffix(name, ".safetensors") && f.size > c.unstated { // only weights may be larger
 		return &fault{Repo: s.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states %d bytes, more than the %d of any such file",
 			name, c.endpoint.Host, f.size, c.unstated)}
 	}

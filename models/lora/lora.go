@@ -73,7 +73,8 @@ func (s Settings) Differs(stated Settings, dir string) error {
 }
 
 // New returns a new adapter of the model m, with the text of its adapter_config.json, in which model is the name of
-// m. Targets that m lacks are a *settings.Error.
+// m. Targets that m lacks are a *settings.Error. The one target all-linear is, as in PEFT, no list but a single text, for
+// all modules; their names are then in the new text.
 func New(s Settings, m models.Model, model string) (*Adapter, error) {
 	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, Targets: targets{list: s.Targets, single: len(s.Targets) == 1 && s.Targets[0] == allLinear}}
 	base, err := modulesOf(m)

@@ -29,7 +29,7 @@ func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			what := fmt.Sprintf("%v, adapter of rank %d beside the merged one: state ", a.Geometry().Compute, adapter.Rank)
 			near(t, what, model.forward(t, sequences, oneBlock).Data, want.Data, 1e-9)
 			model.checkDecoding(t, fmt.Sprintf("adapter of rank %d, ", adapter.Rank), sequences)
-			model.checkTaught(t)
+			model.checkTrained(t)
 			if i == 0 || i == 2 && n == 0 { // in float32 and once in float16, since differences take time
 				model.checkLayer(t, len(model.Kinds)-1, []int{5, 4, 7}, 3, oneBlock)
 			}
@@ -77,10 +77,10 @@ func (m interpreted) merge(t testing.TB, to interpreted, adapter models.Adapter)
 	}
 }
 
-// checkTaught: backward Programs have gradients of the adapter's tensors only, and of all of them.
-func (m interpreted) checkTaught(t testing.TB) {
+// checkTrained: backward Programs have gradients of the adapter's tensors only, and of all of them.
+func (m interpreted) checkTrained(t testing.TB) {
 	layout := m.AdapterLayout()
-	taught := map[string]bool{}
+	hasGradient := map[string]bool{}
 	collect := func(p models.Program, prefix string) {
 		for _, port := range p.Outputs {
 			place, ok := layout.Find(models.AdapterPrefix + prefix + port.Of)
@@ -89,7 +89,7 @@ func (m interpreted) checkTaught(t testing.TB) {
 			case !ok:
 				t.Errorf("%s has a gradient of %q, which is not the adapter's", p.Name, port.Of)
 			default:
-				taught[fmt.Sprint(place.Offset)] = true // by place: a matrix and its only part have two names
+				hasGradient[fmt.Sprint(place.Offset)] = true // by place: a matrix and its only part have two names
 			}
 		}
 	}
@@ -110,8 +110,8 @@ func (m interpreted) checkTaught(t testing.TB) {
 			matrices += len(f.Parts) - 1
 		}
 	}
-	if len(taught) != matrices {
-		t.Errorf("%d of the adapter's %d matrices have gradients", len(taught), matrices)
+	if len(hasGradient) != matrices {
+		t.Errorf("%d of the adapter's %d matrices have gradients", len(hasGradient), matrices)
 	}
 	for _, p := range []models.Program{norm, head} {
 		if n := len(p.Outputs); n != 1 { // the gradient of its input

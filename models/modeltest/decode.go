@@ -75,7 +75,7 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 	ids, pos, lengths, last := make([]int, B*T), make([]int, B*T), make([]int, B), make([]int, B)
 	for b, s := range d.sequences {
 		copy(ids[b*T:], s[:d.cached[b]])
-		lengths[b], last[b] = d.cached[b]-1, b*T+d.cached[b]-1
+		lengths[b], last[b] = d.cached[b]-1, b*T+d.cached[b]-1 // the port counts the tokens before the newest
 		for t := range T {
 			pos[b*T+t] = t
 		}
@@ -104,10 +104,10 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 	p := must(d.Prefill())(t)
 	d.fillCache(t, math.NaN()) // old values may not be read
 	hidden := d.runAndKeep(t, p)
-	for _, cache := range d.in { // finite, since Decode multiplies it by zero
-		for i := range cache.Data {
-			if math.IsNaN(cache.Data[i]) {
-				cache.Data[i] = 50
+	for _, in := range d.in { // only caches have NaN, where no token is; Decode multiplies that by zero, so it must be finite
+		for i := range in.Data {
+			if math.IsNaN(in.Data[i]) {
+				in.Data[i] = 50 // far from other numbers, so that it shows if it counts
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func (d *decoding) runAndKeep(t testing.TB, p models.Program) graphtest.Tensor {
 			continue
 		}
 		cache := d.in[d.cache(t, port.Use)]
-		row := x.Dims[2] * x.Dims[3]
+		row := x.Dims[2] * x.Dims[3] // x is [B,G,T,K], the cache [B,G,S,K]
 		for i := range x.Dims[0] * x.Dims[1] {
 			copy(cache.Data[i*cache.Dims[2]*x.Dims[3]:], x.Data[i*row:(i+1)*row])
 		}

@@ -156,7 +156,7 @@ func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 		_, norm := must2(a.Norm())(t)
 		all := []models.Program{norm}
 		read := map[string]bool{g.Embedding: true, g.Head: true}
-		taught := map[string]bool{g.Embedding: true, g.Head: true}
+		hasGradient := map[string]bool{g.Embedding: true, g.Head: true}
 		collect := func(p models.Program, prefix string) {
 			for _, port := range p.Inputs {
 				if port.Role == models.Parameter {
@@ -165,7 +165,7 @@ func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			}
 			for _, port := range p.Outputs {
 				if port.Role == models.Gradient {
-					taught[prefix+port.Of] = true
+					hasGradient[prefix+port.Of] = true
 				}
 			}
 		}
@@ -176,12 +176,12 @@ func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			all = append(all, layer)
 		}
 		for _, name := range w.Layout.ReadNames() {
-			if !read[name] || !taught[name] {
-				t.Errorf("%q is read: %t, has a gradient: %t", name, read[name], taught[name])
+			if !read[name] || !hasGradient[name] {
+				t.Errorf("%q is read: %t, has a gradient: %t", name, read[name], hasGradient[name])
 			}
 		}
-		if n := len(w.Layout.ReadNames()); len(read) != n || len(taught) != n {
-			t.Errorf("%d weights are read and %d have gradients, the layout has %d", len(read), len(taught), n)
+		if n := len(w.Layout.ReadNames()); len(read) != n || len(hasGradient) != n {
+			t.Errorf("%d weights are read and %d have gradients, the layout has %d", len(read), len(hasGradient), n)
 		}
 		for _, p := range all {
 			for out, in := range p.Alias {

@@ -32,8 +32,8 @@ func newPinned(at unsafe.Pointer) *pinned {
 // stages reports whether a copy of so many bytes should go through p, which may be nil.
 func (p *pinned) stages(bytes int) bool { return p != nil && bytes >= pinnedFrom }
 
-// up copies from to a device, by the two pieces in turn. start begins to copy a piece to byte at of the target, and
-// wait returns when it has been copied.
+// up copies bytes of the host (from) to a device, by the two pieces in turn. start begins to copy a piece to byte at of
+// the target, and wait returns when it has been copied.
 func (p *pinned) up(from []byte, start func(at int, piece []byte) error, wait func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,12 +51,12 @@ func (p *pinned) up(from []byte, start func(at int, piece []byte) error, wait fu
 	return wait()
 }
 
-// down copies from a device to to, by the two pieces in turn. start begins to copy from byte at of the source to a
-// piece, and wait returns when it has been copied.
+// down copies bytes of a device to those of the host (to), by the two pieces in turn. start begins to copy from byte at
+// of the source to a piece, and wait returns when it has been copied.
 func (p *pinned) down(to []byte, start func(piece []byte, at int) error, wait func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var before []byte // a piece that has arrived, to be copied to done
+	var before []byte // a piece that has arrived and goes to to[done:]
 	for i, at, done := 0, 0, 0; at < len(to) || before != nil; i++ {
 		piece := p.parts[i%2][:min(pinnedPart, len(to)-at)]
 		if len(piece) > 0 {

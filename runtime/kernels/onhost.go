@@ -89,7 +89,7 @@ func (g *fused) readNarrow() {
 			}
 			n = onnx.Node{Op: "FloatProduct", Domain: domain, Name: n.Name, Inputs: n.Inputs, Outputs: n.Outputs}
 		}
-		reads, ok := narrowReaders[kindOf(n, "")]
+		reads, ok := narrowReaders[kindOf(n, "")] // "": only the names of operators of ours matter, not which Gemm it is
 		for k := 1; ok && k <= reads.matrices; k++ {
 			w, held := unpack(n.Inputs[k])
 			if !held {
@@ -139,7 +139,8 @@ func untransposed(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 
 // fuseOnHost is fuseAll for the host. Graphs of bfloat16 get our operators, and float32 around stock ones that lack
 // the type. In graphs of float32 these are only products by matrices in fewer bits and, where our kernels are faster,
-// those of decode steps (floatSteps). Graphs of float16 stay as they are.
+// those of decode steps (floatSteps), and of prompts if that is so for any number of rows (math.MaxInt). Graphs of float16
+// stay as they are.
 func (d *Device) fuseOnHost(p models.Program) models.Program {
 	narrow, steps := narrowType(p), []rule(nil) // the graph's 16-bit type, Invalid in float32; rules for a Decoder's Programs
 	if d.FloatRows() > 0 && (strings.HasPrefix(p.Name, "decode") || strings.HasPrefix(p.Name, "sample.") || p.Name == "prefill" && d.FloatRows() == math.MaxInt) {

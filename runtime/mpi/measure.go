@@ -91,7 +91,7 @@ func (m *meter) lead(to int) (latency, bandwidth float64) {
 		m.recv(to, small)
 		one = time.Since(began)
 	}
-	n := min(max(int(measureFor/max(one, 1)), 1), 200)
+	n := min(max(int(measureFor/max(one, 1)), 1), 200) // max(one, 1): a message may take less than the clock shows
 	m.send(to, binary.LittleEndian.AppendUint64(nil, uint64(n)))
 	began = time.Now()
 	for range n {
@@ -101,7 +101,7 @@ func (m *meter) lead(to int) (latency, bandwidth float64) {
 	return latency, float64(n) * measureBytes / time.Since(began).Seconds() / 1e9
 }
 
-// follow answers the measurements of another rank.
+// follow answers the measurements of another rank, message by message as lead sends them.
 func (m *meter) follow(from int) {
 	small, large := make([]byte, 8), make([]byte, measureBytes)
 	for range warmUps + pings {
@@ -112,7 +112,7 @@ func (m *meter) follow(from int) {
 		m.recv(from, large)
 		m.send(from, small)
 	}
-	m.recv(from, small)
+	m.recv(from, small) // the number of messages, which lead chooses
 	for n := binary.LittleEndian.Uint64(small); n > 0 && m.err == nil; n-- {
 		m.recv(from, large)
 	}

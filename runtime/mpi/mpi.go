@@ -201,7 +201,7 @@ func (w *World) introduce(ctx context.Context) error {
 	if w.Rank() == 0 {
 		for _, h := range all {
 			w.peers = append(w.peers, h.Peer)
-			if h.Library != own.Library {
+			if h.Library != own.Library { // Abort does not return
 				w.Abort(fmt.Errorf("rank %d on host %s has %s, rank 0 on host %s has %s: install the same MPI on all hosts",
 					h.Rank, h.Host, h.Library, own.Host, own.Library))
 			}

@@ -232,7 +232,7 @@ func cached(cache, goos, goarch string, k Kind) string {
 				newest = version
 			}
 		}
-		paths = append(paths, Build{version: newest}.path(cache, goos, goarch))
+		paths = append(paths, Build{version: newest}.path(cache, goos, goarch)) // of no file if newest is empty
 	}
 	for _, p := range paths {
 		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) && k.Lacks(p) == "" {
