@@ -13,7 +13,8 @@ import (
 
 // Methods of str that look at a text or cut it, and str.format.
 
-// init adds to textMethods, which the init of method.go has made: the files of a package are initialized by their names.
+// init adds to textMethods, which the init of method.go has made: the files of a package are initialized in the order of
+// their names.
 func init() {
 	for name, m := range map[string]method{
 		"find": search(strings.Index, true), "rfind": search(strings.LastIndex, true), // true: -1 for a text that is not there

@@ -66,15 +66,15 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 	case latex.Fact, latex.Fact2, latex.Binom:
 		return e.checked(e.c.rational(n, e.at))
 	case latex.Opaque, latex.Mod, latex.Logic, latex.Text, latex.Matrix, latex.Bracket, latex.Set, latex.List, latex.Rel, latex.Named, latex.Dots, latex.Cases:
-		return e.opaque(n)
+		return e.opaque(n) // made of the formula
 	case latex.Index:
-		return e.smooth(n, 13)
+		return e.smooth(n, 13) // made of the values of its arguments
 	case latex.App:
 		if e.factors[n.Name] && len(n.Args) == 1 {
 			x := e.value(n.Args[0])
 			return e.ball.CMul(e.symbol(n.Name), x)
 		}
-		return e.smooth(n, 14)
+		return e.smooth(n, 14) // f(2) and f(1+1) are equal
 	case latex.Pow:
 		return e.power(n)
 	case latex.Root:
@@ -250,7 +250,7 @@ func (e *numeric) noteIfNegative(z ball.Complex) {
 
 // rationalPower is z^(p/q). With an odd q it is real for negative z, as in school; elsewhere the principal value.
 func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) ball.Complex {
-	e.noteIfNegligible(e.ball.FromRat(exp), 1)
+	e.noteIfNegligible(e.ball.FromRat(exp), 1) // z^exp differs from 1 by about exp, where that is small
 	halves := exp.Denom().IsInt64() && exp.Denom().Int64() == 2
 	if halves && exp.Num().IsInt64() {
 		return e.ball.CPowInt(e.squareRoot(z), exp.Num().Int64())
@@ -350,7 +350,7 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 		num := b.CLog(z)
 		return b.CQuo(num, b.CLog(base))
 	case "sinh", "cosh", "tanh", "coth", "sech", "csch":
-		e.noteIfNegligible(z, 3)
+		e.noteIfNegligible(z, 3) // sinh z differs from z by about z^3
 		up := b.CExp(z)
 		down := b.CQuo(e.ratio(1, 1), up)
 		sinh := b.CMul(e.ratio(1, 2), e.sum(up, b.CNeg(down)))
@@ -383,7 +383,7 @@ func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
 // arc evaluates the inverse circular functions, of real arguments, by arc tangents: asin x is atan(x/sqrt(1-x^2)).
 func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	b := e.ball
-	e.noteIfNegligible(z, 3)
+	e.noteIfNegligible(z, 3) // asin z differs from z by about z^3
 	rightAngle := ofReal(b.Mul(b.Pi(), b.Rat(big.NewRat(1, 2))))
 	switch name {
 	case "asec", "acsc":

@@ -74,7 +74,7 @@ func (c *Checker) rational(n *latex.Node, at *point) (r *big.Rat, err error) {
 // exact is the value of n at a point. It panics, for ball.Try, with the errors of rational.
 func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 	ball.FailIf(n == nil, errIrrational)
-	c.budget-- // charged, which also refuses numbers that are too large, and spend notice when it is used up
+	c.budget-- // charged and spend notice when it is used up; charged also refuses numbers that are too large
 	switch n.Op {
 	case latex.Num:
 		return n.Rat

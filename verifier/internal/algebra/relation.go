@@ -62,14 +62,14 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, proved bool) (fact
 		if a, b, ok = c.withoutSteps(a, b); !ok {
 			return factor, false
 		}
-		s = survey(a, b)
+		s = survey(a, b) // withoutSteps may have put unknowns in the place of terms
 	}
 	points, enough := append(s.fractions(), s.naturals()...), 4 // enough is how many other points have to agree
 	if s.hasSteps || s.hasBars {
 		enough = len(points) // only some of them lie beyond a corner
 	}
-	found, aVaries, agreed := false, proved, 0
-	var first ball.Complex // a where the factor was found
+	found, aVaries, agreed := false, proved, 0 // with a proof, a need not vary
+	var first ball.Complex                     // a where the factor was found
 	for _, at := range points {
 		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.hasI}
 		u, errU := e.try(a)

@@ -42,7 +42,7 @@ func (c *Context) piFloat() *big.Float {
 	b := c.guarded(big.NewFloat(0.5))
 	b.Sqrt(b)
 	for {
-		mean := c.guarded(a)
+		mean := c.guarded(a) // a copy with guard bits
 		mean.Add(mean, b).SetMantExp(mean, -1)
 		d := c.guarded(a)
 		d.Sub(d, mean)
@@ -73,8 +73,8 @@ func (c *Context) Exp(a Real) Real {
 
 // expFloat is e^x, as the power 2^k of e^(x/2^k), which has a short series.
 func (c *Context) expFloat(x *big.Float) *big.Float {
-	const small = 12 // the series is of an argument below 2^-small, |x|/2^k
-	r := c.guarded(x)
+	const small = 12  // the series is of an argument below 2^-small, |x|/2^k
+	r := c.guarded(x) // a copy with guard bits
 	r.Abs(r)
 	k := max(0, r.MantExp(nil)+small)
 	r.SetMantExp(r, -k)
@@ -134,8 +134,8 @@ func (c *Context) SinCos(a Real) (sin, cos Real) {
 // sinCosFloat is sin x and cos x, by their series at r, where x = k pi/2 + r; k quarter turns then exchange them or their
 // signs.
 func (c *Context) sinCosFloat(x *big.Float) (sin, cos *big.Float) {
-	r, k := c.guarded(x), int64(0)
-	if sizeOf(x) > -1 { // |x| is above 1/2
+	r, k := c.guarded(x), int64(0) // guarded makes a copy with guard bits
+	if sizeOf(x) > -1 {            // |x| is above 1/2
 		half := c.guarded(c.piFloat())
 		half.SetMantExp(half, -1)
 		q, _ := c.guarded(x).Quo(x, half).Float64()
@@ -187,7 +187,7 @@ func (c *Context) atanFloat(x *big.Float) *big.Float {
 		return sub(half, half, c.atanFloat(c.guarded(x).Quo(big.NewFloat(1), x)))
 	}
 	f, _ := x.Float64()
-	t := c.guarded(big.NewFloat(math.Atan(f)))
+	t := c.guarded(big.NewFloat(math.Atan(f))) // with guard bits
 	for {
 		sin, cos := c.sinCosFloat(t)
 		up := c.guarded(x).Mul(x, cos)

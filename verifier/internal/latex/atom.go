@@ -59,7 +59,7 @@ func (p *parser) argument() *Node {
 		if len(t.num.text) < 2 { // one digit, or not digits alone
 			return p.numeral()
 		}
-		// Take the first digit and leave the rest as the token at the position.
+		// Take the first digit and leave the rest as the token at the position (places = -1: it has no point).
 		first, rest := t.num.text[0], t.num.text[1:]
 		v, _ := new(big.Rat).SetString(rest)
 		t.num = &numeral{value: v, digits: len(strings.TrimLeft(rest, "0")), places: -1, digitsOnly: true, text: rest}
@@ -182,7 +182,7 @@ func (p *parser) chosenOf(sign string, n, k *Node) *Node {
 func (p *parser) set() *Node {
 	p.expect("{:")
 	bars, inSet := p.openBars, p.inSet
-	p.openBars, p.inSet = 0, true
+	p.openBars, p.inSet = 0, true // a bar or a colon begins the condition, whatever is open outside
 	n := p.elements()
 	if n != nil && (p.accept("|") || p.accept(":")) {
 		p.inSet = false

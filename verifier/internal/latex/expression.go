@@ -23,7 +23,7 @@ func (p *parser) sum() *Node {
 			break // a difference of sets
 		}
 		p.advance()
-		p.failIf(p.atListEnd() || p.cur().is(","))
+		p.failIf(p.atListEnd() || p.cur().is(",")) // no term follows the sign
 		right := p.term("")
 		switch op {
 		case "+":
@@ -120,7 +120,7 @@ func (p *parser) product() *Node {
 		case t.is("*"):
 			cross := t.isCross
 			p.advance()
-			p.failIf(p.atListEnd())
+			p.failIf(p.atListEnd()) // no factor follows the sign
 			if last := len(factors) - 1; isVector(factors[last]) {
 				right := p.factor()
 				if isVector(right) || factors[last].Name == "nabla" {
@@ -581,7 +581,7 @@ func (p *parser) subscript(n *Node) *Node {
 		if b := p.base(); b > 0 && digits.kind == number && digits.num.digitsOnly {
 			if v := inBase(digits.num.text, b); v != nil {
 				p.skipArgument()
-				return &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
+				return &Node{Op: Num, Rat: v, Places: -1, Name: "base"} // -1: no point
 			}
 		}
 		p.failIf(p.tokens[p.pos-2].kind == number) // 5_x is not mathematics

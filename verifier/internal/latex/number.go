@@ -43,7 +43,7 @@ func (l *lexer) number() {
 		whole, digitsOnly = l.wholePart()
 	}
 	l.thousandsAhead = ""
-	n := numeral{places: -1, digitsOnly: digitsOnly}
+	n := numeral{places: -1, digitsOnly: digitsOnly} // -1: without a point
 	var fraction string
 	if l.decimalPoint() {
 		if l.pos++; l.src[l.pos-1] == '{' { // {,}

@@ -150,7 +150,7 @@ func (p *parser) suffix(factors []*Node) (with []*Node, ok bool) {
 			return append(factors, &Node{Op: Unit, Name: name}), true
 		}
 	}
-	if t.kind != word || t.isRest || connective(t) || t.text == "to" && p.ahead(1).kind == number {
+	if t.kind != word || t.isRest || connective(t) || t.text == "to" && p.ahead(1).kind == number { // isRest: letters left of a word
 		return nil, false
 	}
 	w := strings.ToLower(t.text)
@@ -191,7 +191,7 @@ func (p *parser) suffix(factors []*Node) (with []*Node, ok bool) {
 			p.advance() // 101 base 2
 			if v := inBase(digits.num.text, p.base()); v != nil {
 				p.skipArgument()
-				return replaceLast(&Node{Op: Num, Rat: v, Places: -1, Name: "base"})
+				return replaceLast(&Node{Op: Num, Rat: v, Places: -1, Name: "base"}) // -1: no point
 			}
 			p.fail()
 		}
