@@ -198,7 +198,7 @@ func (c *comparer) builtRegion(n *latex.Node) *region {
 		if !ok || r.variable != "" && element.Args[0].String() != r.variable {
 			return nil
 		}
-		r = c.intersection(r, c.region(s)) // nil, as about then is, if S is no set of real numbers
+		r = c.intersection(r, c.region(s)) // nil, which about leaves so, if S is no set of real numbers
 	} else if !isName(element) || r.variable != "" && element.String() != r.variable {
 		return nil
 	}

@@ -138,7 +138,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		return c.equalGoldFirst(rel == g, last, other) // x ≡ 3 (mod 7)
 	}
 	subject := rel.Args[0]
-	mayMeanInteger := subject.Is(latex.Sym) && strings.Contains("klmnp", subject.Name) // the usual letters
+	mayMeanInteger := subject.Is(latex.Sym) && strings.Contains("klmnp", subject.Name) // letters that are used for integers
 	if other.Op == latex.Named && other.Name == "Z+" && onlyRelation(rel, ">=") && mayMeanInteger {
 		return c.equalGoldFirst(rel == g, rel.Args[1], integer(1)) // n >= 1 and Z+
 	}
