@@ -133,7 +133,7 @@ func (w dialogueWriter) derived(from int) (d dialogue) {
 		}
 		text, start := w.turn(i, &d)
 		if last >= 0 {
-			behind := w.follows(text[:start], last, i+1, tail, &d) // where text goes on behind the last turn and its tail
+			behind := w.follows(text[:start], last, i+1, tail, &d)       // where text goes on behind the last turn and its tail
 			text, start = d.Text+text[behind:], len(d.Text)+start-behind // earlier turns as they were, then what is new
 		}
 		// What stands behind the turn is the same with another text in it.
@@ -173,7 +173,7 @@ func (w dialogueWriter) follows(text string, last, n int, tail string, d *dialog
 	}
 	whole, _ := w.render(n, false)
 	after := len(whole) - commonSuffix(whole, w.replaced(n, last))
-	kept := commonPrefix(tail, whole[after:]) // how much of the tail stays where messages follow
+	kept := commonPrefix(tail, whole[after:])                                              // how much of the tail stays where messages follow
 	if after+kept > len(text) || kept < specialEnd(w.t, tail) || kept == 0 && tail != "" { // the token that ends the turn would go
 		w.must(fmt.Errorf("it writes message %d anew once message %d follows, and what stands between them cannot be told", last+1, n))
 	}

@@ -161,7 +161,7 @@ func (x *Session) refusal() error {
 	return x.failed
 }
 
-// awaitTurn waits for the end of a turn whose request has gone, and may have taken the engine's events about that end.
+// awaitTurn waits for the end of the newest turn, which goes on where its client has gone before that.
 func (x *Session) awaitTurn(ctx context.Context) error {
 	if x.turnEnded == nil {
 		return nil
