@@ -199,11 +199,11 @@ func (m *arrowMessages) checkBuffers(batch *flatbuffers.Table, body []byte) {
 	}
 }
 
-// arrowTables has the fields of tables that are lists, texts and tables themselves, numbered as in
-// Message.fbs and Schema.fbs, with the bytes of an element, 0 for a table.
+// arrowTables has, by the kind of a table, its fields that are lists, texts or tables, numbered as in Message.fbs and
+// Schema.fbs. A list has elements of size bytes, each the place of a table if of names a kind; size 0 is one table.
 var arrowTables = map[string][]struct {
 	field, size int
-	of          string // the table, or that of which there is a list
+	of          string // the kind of the table or tables, a key of arrowTables
 }{
 	"message":    {{4, 4, "note"}},
 	"schema":     {{1, 4, "column"}, {2, 4, "note"}},
@@ -238,8 +238,8 @@ func (m *arrowMessages) checkSubtable(t *flatbuffers.Table, field int, kind stri
 	m.checkTable(&sub, kind, depth+1)
 }
 
-// checkTable checks a table of a kind in arrowTables, and those inside it, and takes their lists' bytes off m.budget. It sets
-// m.batch if the table is a batch. depth is how many tables are around it.
+// checkTable checks a table of a kind in arrowTables, and those inside it, and takes their lists' bytes off m.budget, which
+// bounds what the library allocates. It sets m.batch if the table is a batch. depth is how many tables are around it.
 func (m *arrowMessages) checkTable(t *flatbuffers.Table, kind string, depth int) {
 	damagedIf(depth > 60, "metadata is nested too deep")
 	for _, part := range arrowTables[kind] {
@@ -247,7 +247,7 @@ func (m *arrowMessages) checkTable(t *flatbuffers.Table, kind string, depth int)
 		if o == 0 {
 			continue
 		}
-		if part.size == 0 { // a table
+		if part.size == 0 { // one table and no list
 			m.checkSubtable(t, part.field, part.of, depth)
 			continue
 		}
@@ -262,7 +262,7 @@ func (m *arrowMessages) checkTable(t *flatbuffers.Table, kind string, depth int)
 		}
 	}
 	switch {
-	case kind == "column" && t.GetByteSlot(slot(2), 0) == 10: // the type in field 3 is one of times
+	case kind == "column" && t.GetByteSlot(slot(2), 0) == 10: // field 2 has the kind of type: 10 is a timestamp, whose table, field 3, has a text
 		m.checkSubtable(t, 3, "timestamp", depth)
 	case kind == "batch": // field 2 has the buffers, 4 how many of them each column of variable parts has
 		m.batch = t

@@ -297,12 +297,12 @@ func (r *reader) row() (record, error) {
 // beginFile goes to the file whose first row is first. It returns an error if the file before lacks a
 // column, or if the first row shows that this one does.
 func (r *reader) beginFile(first record) error {
-	if err := r.checkEnded(); err != nil {
+	if err := r.checkColumnsSeen(); err != nil {
 		return err
 	}
 	r.file, r.columns = r.records.file, columns{opts: r.opts}
 	fail := func(err error) error { return &rowError{File: first.File, Err: err} }
-	if !r.demonstrations { // which need other columns
+	if !r.demonstrations { // loadRows finds the columns of these, and missingColumn then misses none
 		r.columns.locateParts(first.Object)
 	}
 	// If all rows have the same columns, a wrong name is an error at once.
@@ -331,9 +331,9 @@ func (r *reader) withHeaderHint(err error) error {
 	return fmt.Errorf("%w; the first line of the file is read as the names of the columns: put such a line there", err)
 }
 
-// checkEnded returns an error if no row of the file that was read had a column that is needed.
-func (r *reader) checkEnded() error {
-	if r.file < 0 {
+// checkColumnsSeen returns an error if no row of the file that was read had a column that is needed.
+func (r *reader) checkColumnsSeen() error {
+	if r.file < 0 { // no file was begun
 		return nil
 	}
 	if err := r.columns.missingColumn(); err != nil {
@@ -344,7 +344,7 @@ func (r *reader) checkEnded() error {
 
 // end returns io.EOF, or an error about the dataset as a whole.
 func (r *reader) end() error {
-	if err := r.checkEnded(); err != nil {
+	if err := r.checkColumnsSeen(); err != nil {
 		return err
 	}
 	if len(r.unseen) > 0 && r.report.Read > 0 {

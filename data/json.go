@@ -122,7 +122,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 		return nil, s.line, err
 	}
 	line = s.line
-	if c != '{' && c != '[' {
+	if c != '{' && c != '[' { // of a list parseObject says how to write it as an object
 		err = badLine{fmt.Errorf("not a JSON object but %.60q", s.rest())}
 	} else if err = s.readValue(); err == nil || errors.Is(err, io.ErrUnexpectedEOF) { // of a text cut short parseObject says more
 		o, err = parseObject(bytes.TrimRight(s.text, " \t\r\n"))
@@ -134,7 +134,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 		}
 	}
 	s.onePerLine = s.onePerLine || s.line == line                         // this object ended in the line in which it began
-	if bad := (badLine{}); errors.As(err, &bad) && err != errUnfinished { // after that one, the next object begins here
+	if bad := (badLine{}); errors.As(err, &bad) && err != errUnfinished { // readValue returns that one where the next object begins
 		if err := s.skipLine(); err != nil {
 			return nil, line, err
 		}
@@ -378,7 +378,8 @@ func parseObject(text []byte) (Object, error) {
 	return o, nil
 }
 
-// withoutNaN returns the text with a number of the same length in place of NaN and Infinity.
+// withoutNaN returns the text with 0 and blanks in place of NaN and Infinity, which JSON lacks: a text of the same
+// length whose syntax can be checked. The values are read from the original.
 func withoutNaN(text []byte) []byte {
 	text = bytes.Clone(text)
 	quoted := false

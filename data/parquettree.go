@@ -23,11 +23,11 @@ type parquetNode struct {
 
 // addNode builds the tree of a column and those inside it, and appends those that are leaves to p.leaves.
 func (p *parquetFile) addNode(c *parquet.Column) *parquetNode {
-	kind := any(p.schema[0].LogicalType.Value) // the schema lists columns in the order of these calls
+	kind := any(p.schema[0].LogicalType.Value) // as the file states it; the schema lists columns in the order of these calls
 	damagedIf(kind == nil && c.Leaf() && c.Type().Kind() < 0, "column %q has a type that the format does not have", c.Name())
-	if logical := c.Type().LogicalType(); kind == nil && logical != nil { // the library knows more of the older form
+	if logical := c.Type().LogicalType(); kind == nil && logical != nil { // the library derives it from the older ConvertedType
 		kind = logical.Value
-	} else if p.schema[0].ConvertedType.V == deprecated.MapKeyValue {
+	} else if p.schema[0].ConvertedType.V == deprecated.MapKeyValue { // a map of old writers, which the library leaves out
 		kind = new(format.MapType)
 	}
 	p.schema = p.schema[1:]
@@ -49,16 +49,16 @@ func (p *parquetFile) addNode(c *parquet.Column) *parquetNode {
 	return n
 }
 
-// setListOrMap sets list, the repeated group, and element, which makes the value of one repetition, if the group n, whose only
-// member is inner, is a list or a map, by the rules of the format's LogicalTypes.md, also those for files of old writers.
+// setListOrMap looks whether the group n, whose only member is inner, is a list or a map, by the rules of the format's
+// LogicalTypes.md, also those for old writers. If so, it sets n.list to inner and n.element to what makes one element.
 func (n *parquetNode) setListOrMap(kind any, inner *parquetNode) {
 	switch kind.(type) {
 	case *format.ListType:
 		// The repeated group is the element itself if it has several members or
 		// one of the names of old writers; else it only wraps the element.
-		n.list, n.element = inner, inner.content
+		n.list, n.element = inner, inner.content // content is of one repetition, value would be of all
 		if len(inner.children) == 1 && inner.Name() != "array" && inner.Name() != n.Name()+"_tuple" {
-			n.element = inner.children[0].value
+			n.element = inner.children[0].value // which may be null or a list, unlike content
 		}
 	case *format.MapType:
 		if len(inner.children) == 2 { // as pairs, since keys need not be strings

@@ -257,7 +257,7 @@ func (r *reading) promptMessages(value any, column string, byName bool) (message
 }
 
 // withEarlierTurns puts the row's earlier turns in front of messages, but behind their system message, and
-// if they have none the system message of a column. The columns count as read.
+// if they have none the system message of a column. The columns that it uses count as read.
 func (r *reading) withEarlierTurns(messages []any) (whole []any, reason string) {
 	isSystem := func(m any) bool { o, _ := m.(Object); role, _ := o.Get("role"); return role == "system" }
 	history := r.readFirst(historyNames)
@@ -280,7 +280,7 @@ func (r *reading) withEarlierTurns(messages []any) (whole []any, reason string) 
 		return messages, ""
 	}
 	system := r.readFirst(systemNames)
-	if text, odd := contentOf(Object{{"content", system}}); odd == "" {
+	if text, odd := contentOf(Object{{"content", system}}); odd == "" { // nil, without such a column, is odd, too
 		return slices.Insert(slices.Clone(messages), 0, any(Object{{"role", "system"}, {"content", text}})), ""
 	} else if system != nil {
 		r.undoRead()

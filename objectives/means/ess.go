@@ -137,33 +137,33 @@ func (s Solver) solveSigned(c essCurve, f float64) (p, eta float64) {
 // signed returns sign(p) (1 - ESS(p)).
 func (c essCurve) signed(p float64) float64 { return math.Copysign(1-c.at(p), p) }
 
-// solve is Solve, given ESS(PMax). It guesses the last interval that bisecting [PMin, PMax] would leave, and checks its
-// ends, since each value of ESS reads all tokens.
+// solve is Solve, given ESS(PMax). Since each value of ESS reads all tokens, it guesses the last interval that bisecting
+// [PMin, PMax] would leave and evaluates only its ends: ESS must meet eta at the lower one and miss it at the upper one.
 func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
-	if atMax >= eta-tie {
+	if atMax >= eta-tie { // PMax is the largest p, and meets eta within rounding
 		return s.PMax
 	}
-	if c.floor(s.PMin) <= eta+2*tie && c.at(s.PMin) <= eta+tie { // floor is a lower bound that reads no token
+	if c.floor(s.PMin) <= eta+2*tie && c.at(s.PMin) <= eta+tie { // no p does; floor, a lower bound, reads no token
 		return s.PMin
 	}
 	b := essBracket{
 		curve: c, eta: eta,
-		in: s.PMin, out: s.PMax,
-		older: essPoint{0, math.Log(Variance(c.z))}, newer: newESSPoint(s.PMax, atMax),
+		meets: s.PMin, misses: s.PMax,
+		older: essPoint{0, math.Log(Variance(c.z))}, newer: newESSPoint(s.PMax, atMax), // the curve at p = 0, its limit, and at PMax
 	}
-	for range 12 {
+	for range 12 { // it bounds the work where no guess comes close
 		guess := b.guess()
 		lo, hi := s.halve(func(mid float64) bool { return mid <= guess }) // the interval that has guess
-		if lo > b.in && !b.fits(lo) {
-			continue // fits has narrowed the bracket for the next guess
+		if lo > b.meets && !b.narrow(lo) {
+			continue // the bracket is narrower for the next guess
 		}
-		if hi < b.out && b.fits(hi) {
-			continue
+		if hi < b.misses && b.narrow(hi) {
+			continue // ESS meets eta above the interval, too
 		}
 		return 0.5 * (lo + hi)
 	}
 	// Interpolation did not find the bracket: bisect.
-	lo, hi := s.halve(func(mid float64) bool { return mid <= b.in || mid < b.out && b.fits(mid) })
+	lo, hi := s.halve(func(mid float64) bool { return mid <= b.meets || mid < b.misses && b.narrow(mid) })
 	return 0.5 * (lo + hi)
 }
 
@@ -193,12 +193,12 @@ func (s Solver) needsHalving(i int, lo, hi float64) bool {
 }
 
 // An essBracket encloses the point where a curve crosses eta:
-// ESS(in) >= eta > ESS(out).
+// ESS(meets) >= eta > ESS(misses).
 type essBracket struct {
-	curve        essCurve
-	eta          float64
-	in, out      float64
-	older, newer essPoint // the last two evaluations
+	curve         essCurve
+	eta           float64
+	meets, misses float64  // the ends, values of p
+	older, newer  essPoint // the last two evaluations
 }
 
 // An essPoint is one evaluation in coordinates in which the curve is nearly a
@@ -210,16 +210,16 @@ func newESSPoint(p, ess float64) essPoint {
 	return essPoint{p, math.Log(-math.Log(ess)) - 2*math.Log(p)}
 }
 
-// fits evaluates the curve at p, reports whether the ESS meets the target, and shrinks
-// the bracket.
-func (b *essBracket) fits(p float64) bool {
+// narrow evaluates the curve at p, reports whether the ESS meets the target there, and moves
+// that end of the bracket to p.
+func (b *essBracket) narrow(p float64) bool {
 	ess := b.curve.at(p)
 	b.older, b.newer = b.newer, newESSPoint(p, ess)
 	if ess >= b.eta {
-		b.in = p
+		b.meets = p
 		return true
 	}
-	b.out = p
+	b.misses = p
 	return false
 }
 
@@ -238,8 +238,8 @@ func (b *essBracket) guess() float64 {
 			break
 		}
 	}
-	if !(p > b.in && p < b.out) { // also if the step is NaN
-		p = 0.5 * (b.in + b.out)
+	if !(p > b.meets && p < b.misses) { // also if the step is NaN
+		p = 0.5 * (b.meets + b.misses)
 	}
 	return p
 }

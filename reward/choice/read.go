@@ -140,7 +140,7 @@ func contrastAt(s string) int {
 
 // readLabels reads the labels that s begins with, as in "(A), B and C": the choices, the last
 // label, and the text that follows.
-func (o options) readLabels(s string) (picked []int, last mark, rest string) {
+func (o options) readLabels(s string) (picked []int, lastLabel mark, rest string) {
 	for rest = s; ; {
 		gap := 0
 		if picked != nil {
@@ -148,9 +148,9 @@ func (o options) readLabels(s string) (picked []int, last mark, rest string) {
 		}
 		m, ok := o.readLabel(rest[gap:])
 		if !ok || picked != nil && (m.bare && m.lower || o.isProbablyWord(m, rest[gap+m.end:])) {
-			return picked, last, rest
+			return picked, lastLabel, rest
 		}
-		picked, last, rest = append(picked, m.at), m, rest[gap+m.end:]
+		picked, lastLabel, rest = append(picked, m.at), m, rest[gap+m.end:]
 	}
 }
 
@@ -181,11 +181,11 @@ func (o options) readPicks(s string, prose bool) (picked []int, reason string) {
 	s = normalForm(s)
 	body := s[len(lead.FindString(s)):] // without "the answer is" and "both"
 	body = body[len(both.FindString(body)):]
-	picked, last, rest := o.readLabels(body) // "A, B and C" and what follows
+	picked, lastLabel, rest := o.readLabels(body) // "A, B and C" and what follows
 	if picked != nil && strings.Trim(rest, " \t\r\n.,;:!。") == "" {
 		return sorted(picked), ""
 	}
-	for _, text := range []string{s, body, firstSentence(body, prose)} {
+	for _, text := range []string{s, body, firstSentence(body, prose)} { // before the labels: "A cat" may be the text of a choice
 		switch at, ok := o.choiceWithText(text); {
 		case ok && at < 0:
 			return nil, ambiguous
@@ -195,12 +195,12 @@ func (o options) readPicks(s string, prose bool) (picked []int, reason string) {
 	}
 	switch {
 	case picked == nil:
-		if picked = o.readLetters(body); picked == nil {
+		if picked = o.readLetters(body); picked == nil { // letters in one word, such as "ACD"
 			return nil, noChoiceRead
 		}
 		return sorted(picked), ""
 	case len(picked) == 1: // perhaps with its text, as in "A) Rome"
-		return o.readText(last, rest, prose)
+		return o.readText(lastLabel, rest, prose)
 	case !prose || o.namesOther(firstSentence(rest, true), picked):
 		return nil, severalNamed
 	}

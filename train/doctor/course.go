@@ -30,7 +30,7 @@ const (
 	bestReward      = iota // the highest reward
 	bestError              // its standard error
 	bestRight              // the highest share of right responses
-	bestRightReward        // the reward of that round
+	bestRightReward        // the reward of the round with bestRight
 	bests
 	lowestLoss  = bestReward // of a supervised run in their place: the lowest held-out loss
 	lowestEpoch = bestError  // the epoch with that loss
@@ -106,7 +106,7 @@ func groupError(round *Round) float64 {
 }
 
 // courseFault says what is wrong with how the figures of rounds change; right is the share of right responses. It also
-// notes the round with the most of them.
+// notes the round with the most of them in s.Best. What else it reads of s, remember has brought up to this round.
 //
 // A low entropy alone is no harm: in every run that succeeds it falls, since a policy that knows the answer is
 // certain of it. The harm is that all responses to a problem that is not solved are alike, so that nothing can
@@ -120,7 +120,7 @@ func (d *Doctor) courseFault(r metrics.Record, round *Round, right float64) *Fin
 	later := s.Rounds > baseRounds
 	// The standard error of the change of right is what chance alone may change; NaN in the first round.
 	chance := math.Sqrt((best[bestRight]*(1-best[bestRight]) + right*(1-right)) / float64(len(round.Problems)))
-	defer func() { // the cases below compare with the rounds before
+	defer func() { // at the end, since the cases below compare with the rounds before
 		if !(right < best[bestRight]) { // also in the first round, where it is NaN
 			best[bestRight], best[bestRightReward] = right, reward
 		}
@@ -148,7 +148,7 @@ func (d *Doctor) courseFault(r metrics.Record, round *Round, right float64) *Fin
 		}
 		return newFinding("cut", "more responses are truncated: %s, in the first rounds %s. Raise %s = %s",
 			percent(truncated), percent(s.First[figureTruncated]), limit, d.facts.Settings[limit])
-	case (s.FruitlessRounds >= flatRounds || s.FruitlessRounds == s.Rounds) && s.FruitlessRounds > 0 && len(s.Said) == 0: // no other cause was named
+	case (s.FruitlessRounds >= flatRounds || s.FruitlessRounds == s.Rounds) && s.FruitlessRounds > 0 && len(s.Said) == 0: // all rounds or the last few, and no other cause was named
 		return newFinding("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage "+
 			"that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report",
 			s.FruitlessRounds, reward, percent(r.Float("frac_reward_zero_std")))

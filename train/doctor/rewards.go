@@ -105,7 +105,7 @@ func (p *reading) learnable(pairs float64) *Finding {
 }
 
 // wrongForm finds rewards that look for another form of the answer than the model writes: many responses have no answer
-// there, and the verifier may find one elsewhere in them or at their end.
+// there, and the verifier may find one anywhere in them, as extract = "auto" does, or at their end.
 func (p *reading) wrongForm() *Finding {
 	if math.IsNaN(p.record.Float("no_answer_share")) || p.unanswered < 0.3 || !p.answersKnown {
 		return nil // the share is NaN where the reward reads no answers
@@ -114,7 +114,7 @@ func (p *reading) wrongForm() *Finding {
 	// How many such there are; of these, with an answer elsewhere, with a right one there, and with a right one as the last expression.
 	n, elsewhere, right, rightAtEnd := 0.0, 0.0, 0.0, 0.0
 	for _, x := range p.graded {
-		if x.Answer != "" || x.Told {
+		if x.Answer != "" || x.Told { // an environment told the reward, so no answer was needed
 			continue
 		}
 		n, such = n+1, x.Text
@@ -125,7 +125,7 @@ func (p *reading) wrongForm() *Finding {
 	text := fmt.Sprintf("%s of the responses have no answer where the reward looks for it", percent(p.unanswered))
 	pattern := p.Settings["reward.pattern"]
 	switch {
-	case p.Extract != "" && right > 0 && right >= rightAtEnd/2:
+	case p.Extract != "" && right > 0 && right >= rightAtEnd/2: // "last" takes any expression, so it must find over twice as many
 		return newFinding("form", "%s (extract = %q); extract = \"auto\" finds one in %s of these, right in %s: set reward.extract = \"auto\"",
 			text, p.Extract, percent(elsewhere/n), percent(right/n)).With("reward.extract", "auto")
 	case p.Extract != "" && rightAtEnd > 0:

@@ -42,8 +42,8 @@ func Join(ctx context.Context, version string, timeout float64) (*Group, error) 
 }
 
 // End ends this rank with the error of its run, or with nil, and returns the error for its exit: all ranks call it, and
-// wait for each other. If the ranks have lost each other, it does not return: Abort ends them all, the first
-// one after it has saved.
+// wait for each other. If one of them was lost, no process returns from it: Abort ends them all, once rank 0, which
+// saves its state before, calls it too. Only ranks within one process return.
 func (g *Group) End(err error) error {
 	if g.world == nil {
 		return err
@@ -51,7 +51,7 @@ func (g *Group) End(err error) error {
 	if lost := g.Lost(); lost != nil {
 		err = cmp.Or(err, lost) // a run that succeeded before has no error of its own
 		g.Abort(err)
-		return reportedByRank0{err} // a transport between processes does not come here
+		return reportedByRank0{err} // ranks within one process come here, whose Abort returns
 	}
 	closed := g.Close()
 	switch {

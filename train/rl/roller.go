@@ -116,11 +116,11 @@ func (r *roller) roll(ctx context.Context, n int, problems []data.Problem, progr
 	if err != nil {
 		err = explain(err)
 	}
-	failed := r.grades.exchange() // the other ranks' grades are written even if the round ends here
+	failed := r.grades.exchange() // rank 0 writes the other ranks' grades to the file even if sampling has failed
 	if err == nil {
 		err = failed
 	}
-	if err := r.gather(rollouts, &stats, err); err != nil {
+	if err := r.gather(rollouts, &stats, err); err != nil { // it fills in the others' rollouts; err of one rank fails all
 		return nil, err
 	}
 	made := newRound(problems, rollouts, r.config.Rollout.SamplesPerPrompt)
