@@ -121,7 +121,7 @@ func (p sum) Worked(r *rand.Rand, slip float64) string {
 			}
 			answer += d * unit
 		} else {
-			s := max(0, x+y+carry+off)
+			s := max(0, x+y+carry+off) // 0+0 has no smaller sum to slip to
 			text.WriteString(strconv.Itoa(s))
 			carry = s / 10
 			answer += s % 10 * unit

@@ -62,7 +62,7 @@ func openArrow(in Input) (rows *Rows, err error) {
 		size := int64(binary.LittleEndian.Uint32(end))
 		damagedIf(size > m.end-begin-tail, "its footer is longer than it")
 		m.at = m.end - tail - size
-		m.readFooter(m.read(size))
+		m.readFooter(m.read(size)) // it notes where the messages are, which Message then reads
 	}
 	reader, err := ipc.NewReaderFromMessageReader(m)
 	m.failIf(err)
@@ -132,7 +132,7 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 			err = io.ErrUnexpectedEOF
 		}
 	}()
-	m.column = ""
+	m.column = ""                              // an error here is about no column
 	if metadata := m.schema; metadata != nil { // only a file has it set, by its footer
 		m.schema = nil
 		m.checkMetadata(metadata)
@@ -262,7 +262,7 @@ func (m *arrowMessages) checkTable(t *flatbuffers.Table, kind string, depth int)
 		}
 	}
 	switch {
-	case kind == "column" && t.GetByteSlot(slot(2), 0) == 10: // field 2 has the kind of type: 10 is a timestamp, whose table, field 3, has a text
+	case kind == "column" && t.GetByteSlot(slot(2), 0) == 10: // the kind of its type: 10 is a timestamp, whose table, field 3, has the time zone as a text
 		m.checkSubtable(t, 3, "timestamp", depth)
 	case kind == "batch": // field 2 has the buffers, 4 how many of them each column of variable parts has
 		m.batch = t

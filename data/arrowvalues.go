@@ -101,7 +101,7 @@ func reads[T any](a arrow.Array, show func(T) any) func(int) any {
 func integral[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](x T) any { return int64(x) }
 
 // plainCells returns functions for texts, numbers and times: that for the type of a reads its values, the
-// others are nil.
+// others are nil. Texts also count against the values that a row may have, by their length.
 func (c *columnRows) plainCells(a arrow.Array) []func(int) any {
 	unit, scale, timeZone := time.Second, 0, zone{} // what the type says of its times and decimals
 	switch t := a.DataType().(type) {

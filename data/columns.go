@@ -182,7 +182,7 @@ func lookup(o Object, path string) (any, bool) {
 // says why the row is dropped. unit is what lines of the file are called, name what IDs call the file.
 func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem, *rowError) {
 	c.locateParts(rec.Object)
-	c.inLine++
+	c.inLine++ // one more row of this line precedes this one, as where objects share a line
 	if rec.Line != c.line {
 		c.line, c.inLine = rec.Line, 0
 	}

@@ -133,7 +133,7 @@ func checkDistinct(names []string) error {
 // next returns the next record as a row, and the line where it begins. A record with a loose quote is read by withLooseQuotes.
 func (t *table) next() (Object, int, error) {
 	begin := t.r.InputOffset()
-	t.row.beginRow(begin)
+	t.row.beginRow(begin) // t.row.text then has the bytes of this record, which t.r reads through t.row
 	values, err := t.r.Read()
 	parse := (*csv.ParseError)(nil)
 	switch {

@@ -39,8 +39,8 @@ func findFiles(path, splitName string) ([]file, error) {
 	case err == nil && info.IsDir():
 		return listFolder(path, splitName)
 	case err == nil:
-		paths, err := keepAskedSplit(filepath.Dir(path), splitName, []string{path})
-		return nameFiles(paths, filepath.Dir(path), ""), err // the user named the file, so it may be a link to anywhere
+		paths, err := keepAskedSplit(filepath.Dir(path), splitName, []string{path}) // an error if its name says another split
+		return nameFiles(paths, filepath.Dir(path), ""), err                        // the user named the file, so it may be a link to anywhere
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("data: %w", err)
 	}

@@ -262,7 +262,8 @@ func (p *filterParser) expect(punct string) {
 	p.scan()
 }
 
-// parseComparison parses COLUMN OPERATOR VALUE, the operator perhaps with not before it.
+// parseComparison parses COLUMN OPERATOR VALUE, the operator perhaps with not before it. After an error, which
+// p.fail records, it goes on: fail has moved to the end of the text, and only the first error counts.
 func (p *filterParser) parseComparison() condition {
 	isName := p.tok.kind == wordToken || p.tok.kind == columnToken
 	if !isName || p.isWord("and") || p.isWord("or") || p.isWord("in") {

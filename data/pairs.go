@@ -62,8 +62,8 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) (list []
 	return list, report, err
 }
 
-// loadRows gives add the demonstrations of every row: one for each element of by, which says in which columns it is. A
-// row with the error dropsRow, also from add, is dropped; other errors end the reading.
+// loadRows gives add the demonstrations of every row: one for each element of by, which says in which columns it is, such as
+// the chosen and the rejected response. A row with the error dropsRow, also from add, is dropped; others end the reading.
 func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []Demonstration) error) (Report, error) {
 	o.storage = by[0].storage // all have the same
 	r, err := Open(path, o)
@@ -141,8 +141,8 @@ type dropsRow string
 func (e dropsRow) Error() string { return string(e) }
 
 // find returns where rows like first have a demonstration: in Messages alone, in Prompt and Response, or in Text
-// alone. Columns that the user named come first, then those that are found by name, in this order. With side it is
-// findSide.
+// alone. Columns that the user named come first, then those that are found by name, in this order. With side, the column
+// of one of two responses that are compared, it is findSide.
 func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, err error) {
 	var set []string // the forms of which the user named a column
 	for _, x := range []struct{ name, column string }{{"messages", c.Messages}, {"text", c.Text}, {"prompt and response", c.Prompt + c.Response}} {

@@ -142,7 +142,7 @@ func (c *parquetColumn) readPage() {
 		if !d.IsCompressed.Valid || d.IsCompressed.V {
 			b = c.unpack(b, plain-(packed-int64(len(b)))) // the levels before b are never packed
 		}
-	default: // an index page, or an unknown kind of page
+	default: // an index page, or an unknown kind of page: row then reads the next one
 		return
 	}
 	damagedIf(int64(n) > c.unread, "a page of %d values, and %d are left", n, c.unread)
@@ -262,7 +262,7 @@ func (c *parquetColumn) values(b []byte, encoding format.Encoding, n int) func()
 		size := parquet.DeltaByteArray.EstimateDecodeByteArraySize(b)
 		damagedIf(size < 0 || size > maxPage, "the values of a page come to more than %d MiB", maxPage>>20)
 	case format.DeltaBinaryPacked, format.DeltaLengthByteArray:
-		deltasEnd(b, n)
+		deltasEnd(b, n) // it refuses a sequence of more than n numbers
 	}
 	values, err := c.Type().Decode(c.Type().NewValues(nil, nil), b, parquet.LookupEncoding(encoding))
 	damagedIf(err != nil, "%v", err)

@@ -39,7 +39,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 		around, err = around.Fill(q.Fields.Shown)
 	}
 	if talk, ok, _ := p.Talk(q); ok && (around.Chat || q.Chat != nil) { // the chat template writes the prompt
-		if untold := talk.NewlyUntold(p.Tokenizer); untold != "" {
+		if untold := talk.NewlyUntold(p.Tokenizer); untold != "" { // messages that it leaves out, said once
 			slog.Warn(untold, "first", q.ID)
 		}
 	}
@@ -50,7 +50,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 		q.addChoices()
 	}
 	switch {
-	case err != nil:
+	case err != nil: // of Fill
 	case plain:
 		text, ids, err = p.Tokenizer.Prompt(tokenize.Template{}, q.Text)
 	case q.Chat == nil:

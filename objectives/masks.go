@@ -197,7 +197,7 @@ func Weights(o Objective, b Batch, w [][]float64) {
 	o.Weights(b, w)
 	if factors := maskOf(o, b); factors != nil {
 		penalties := b.Zeros() // the part of the weights without advantages, which is not masked
-		if NeedsOf(o).Flat {
+		if NeedsOf(o).Flat {   // there is such a part, as of a KL penalty
 			o.Weights(withoutAdvantages(b), penalties)
 		}
 		for i := range w {

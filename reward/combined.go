@@ -150,7 +150,7 @@ func (c *Combined) combine(scores []Score) Score {
 			continue
 		}
 		value := s.Value
-		if ended >= 0 {
+		if ended >= 0 { // parts behind the one that missed its threshold earn nothing
 			value = 0
 		}
 		out.Skip = false

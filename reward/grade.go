@@ -145,7 +145,7 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	}
 	var episodes *environment.Round
 	if g.Player != nil {
-		episodes = g.Player.Play(ctx, &o, groups, g.Journal)
+		episodes = g.Player.Play(ctx, &o, groups, g.Journal) // it sets what the sampler calls, in o
 	}
 	if driver := g.Player.Driver(); driver != nil {
 		drive := environment.Drive{Player: g.Player, Decoder: lanes.Decoders[0], Options: o, Requests: requests, Groups: groups}

@@ -147,7 +147,8 @@ func (r *Run) open(resume bool) error {
 	if err := r.together(func() error { return r.take(from) }); err != nil {
 		return err
 	}
-	changed, err := ranks.Tell(r.Ranks, r.Folder.Reconfigured()) // not within take: a rank whose take fails does not come here
+	// Whether the run goes on with another run.toml is not told within take: a rank whose take fails does not come here.
+	changed, err := ranks.Tell(r.Ranks, r.Folder.Reconfigured())
 	if r.configChanged = changed && from.Dir != ""; r.configChanged {
 		r.saver.saved = neverSaved // so that the end is saved again, with the new run.toml
 	}

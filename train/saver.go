@@ -92,7 +92,7 @@ func (s *saver) after(at Position, when save) error {
 	due := s.delayed || s.due.Steps > 0 && at.Step%s.due.Steps == 0 ||
 		s.due.Minutes > 0 && s.run.Clock.Now().Sub(s.savedAt) >= time.Duration(s.due.Minutes*float64(time.Minute))
 	between := at.Round > 0 && !at.Inside
-	best := s.run.score != nil && s.writer.Among(*s.run.score)
+	best := s.run.score != nil && s.writer.Among(*s.run.score) // one of the keep_best highest scores so far
 	switch {
 	case between || best:
 		due = due || best || s.due.Rounds > 0 && at.Round%s.due.Rounds == 0

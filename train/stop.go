@@ -60,7 +60,7 @@ func (s Stopping) rule() (*stopRule, error) {
 		return nil, errors.New(`want "NAME stops rising", "NAME stops falling", "NAME >= NUMBER" or "NAME <= NUMBER"`)
 	}
 	bound, err := strconv.ParseFloat(m[3], 64)
-	if err != nil || bound != bound {
+	if err != nil || bound != bound { // bound != bound: NaN
 		return nil, fmt.Errorf("%q is not a number", m[3])
 	}
 	r.name, r.bound = m[1], &bound

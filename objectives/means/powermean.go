@@ -34,7 +34,7 @@ func LogPowerMean(z []float64, p float64, softmax []float64) float64 {
 		sum, _ = expSums(z, p, lo, hi)
 	}
 	if math.Abs(p) > 1e-3 && math.Abs(p)*(hi-lo) > 1e-3 {
-		return anchor(p, lo, hi) + math.Log(sum/n)/p
+		return anchor(p, lo, hi) + math.Log(sum/n)/p // sum is of e^(p (z - anchor)), which cannot overflow
 	}
 	// For small p, log(1 + tiny)/p loses precision: subtract the mean of z first.
 	m, tiny := Mean(z, nil), 0.0

@@ -33,7 +33,7 @@ func (o *PMPO) rule(b objectives.Batch) rule {
 	return r
 }
 
-// exponent returns p for t, whose clipped log-ratios are c.
+// exponent returns p for t, whose clipped log-ratios are c, by the rule p_rule; "ess" is the paper's.
 func (r *rule) exponent(t objectives.Trajectory, c *objectives.ClippedLogRatios) float64 {
 	n := len(c.Z)
 	switch {
@@ -44,7 +44,7 @@ func (r *rule) exponent(t objectives.Trajectory, c *objectives.ClippedLogRatios)
 	case n == 0:
 		return r.PMax
 	}
-	f := float64(c.Saturated) / float64(n)
+	f := float64(c.Saturated) / float64(n) // the share of tokens with |log-ratio| > eps_ess
 	switch r.PRule {
 	case "direct":
 		return min(max(1-f, r.PMin), r.PMax)

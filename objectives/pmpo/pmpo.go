@@ -177,7 +177,8 @@ func (o *PMPO) Weights(b objectives.Batch, w [][]float64) {
 	})
 }
 
-// Diagnose implements objectives.Diagnoser.
+// Diagnose implements objectives.Diagnoser. ClipFraction is the f of the exponent's rule, of tokens with |log-ratio| >
+// eps_ess; Clipped is the share of tokens that log_clip has cut.
 func (o *PMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	c := new(objectives.ClippedLogRatios)
 	rule := o.rule(b)

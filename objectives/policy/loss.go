@@ -235,7 +235,7 @@ func (o *Policy) newResponse(b, at objectives.Batch) *response {
 	x.perTokenBounds = o.Measure == "log" && (o.Bound == "clip" || o.ClipDual != 0) || o.Measure == "probability" && o.Bound == "clip"
 	for k, a := range []float64{1, -1, 0} { // an advantage for each of bounds
 		c := clip{0, math.Inf(1)}
-		if o.edged() {
+		if o.edged() { // floor and cap act
 			c = o.edges(k & 1) // aNegative for -1 alone
 		}
 		if o.edged() && o.CapESS {

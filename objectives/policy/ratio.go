@@ -106,7 +106,8 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, slot int) (z, l []float
 	return z, l
 }
 
-// span returns the scope of token j: its ratio is a mean over the tokens from from to to-1.
+// span returns the scope of token j: its ratio is a mean over the tokens from from to to-1. Where there are none (scope =
+// "none", or "before" for the first token) the mean is 1. "sequence" has all tokens. Those of an environment are not among x.t's.
 func (x *response) span(j int) (from, to int) {
 	to = len(x.t.LogProb)
 	switch x.Scope {

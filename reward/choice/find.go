@@ -130,11 +130,11 @@ var refusal = regexp.MustCompile(`(?i)^(?:not|never|neither|none|no longer)\b`)
 // behind that phrase; ok is false if there is neither. A phrase followed by something else, as in "this answer is
 // plausible", does not count. If a phrase says what the answer is not, earlier phrases decide.
 func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
-	var refused []int // what later phrases have said not to be the answer
-	phrases, affirmations := matches(s, phraseStarts, phrase), matches(s, verdictWords, affirmed)
+	var refused []int                                                                             // what later phrases have said not to be the answer
+	phrases, affirmations := matches(s, phraseStarts, phrase), matches(s, verdictWords, affirmed) // [begin, end] of each
 	phrases, affirmations = phrases[max(0, len(phrases)-mostPhrases):], affirmations[max(0, len(affirmations)-mostPhrases):]
 	for i := len(phrases) - 1; i >= 0; i-- {
-		for n := len(affirmations); n > 0 && affirmations[n-1][0] > phrases[i][1]; n = len(affirmations) {
+		for n := len(affirmations); n > 0 && affirmations[n-1][0] > phrases[i][1]; n = len(affirmations) { // verdicts behind this phrase
 			if picked, named := o.readSubject(s, affirmations[n-1]); named {
 				return picked, "", true
 			}
@@ -160,7 +160,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 		}
 		picked, reason = o.readProse(rest)
 		switch {
-		case slices.ContainsFunc(picked, func(at int) bool { return slices.Contains(refused, at) }):
+		case slices.ContainsFunc(picked, func(at int) bool { return slices.Contains(refused, at) }): // taken back by a later phrase
 			return nil, refusedReason, true
 		case len(picked) > 0 || reason != noChoiceRead:
 			return picked, reason, true

@@ -274,7 +274,7 @@ func (o options) namesOther(s string, besides []int) bool {
 			continue
 		}
 		if m, ok := o.readLabel(s[at:]); ok && !slices.Contains(besides, m.at) {
-			m.bare = before != '('
+			m.bare = before != '(' // at is behind the bracket, so readLabel could not see it
 			number := unicode.IsDigit(r)
 			if !m.bare || !m.lower && !number && !o.isProbablyWord(m, s[at+len(o.labels[m.at]):]) {
 				return true

@@ -100,7 +100,7 @@ func (p *Program) acquire(ctx context.Context, exclusive bool) (*worker, int, er
 	for len(p.workers) < p.Workers {
 		p.workers = append(p.workers, new(worker))
 	}
-	if exclusive {
+	if exclusive { // while such a group waits, the others get no worker, so that one becomes free
 		p.exclusive++
 		defer func() { p.exclusive-- }()
 	}

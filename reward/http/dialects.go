@@ -39,8 +39,8 @@ func storeScores(have []*reward.Score, scores []reward.Score, address string, er
 	return nil
 }
 
-// postQueries speaks the dialect of OpenRLHF's remote reward models. A label is the
-// first answer of the problem. The scores and the extra logs become log figures.
+// postQueries speaks the dialect of OpenRLHF's remote reward models, and sets have to the scores of the group. A label
+// is the first answer of the problem. The scores and the extra logs of the answer become log figures.
 func postQueries(ctx context.Context, s *Server, address string, group []reward.Sample, have []*reward.Score) error {
 	var queries, prompts, labels []string
 	for _, x := range group {

@@ -141,7 +141,7 @@ func (p *reading) compareWithinGroups() {
 			values, lengths = append(values, x.Value), append(lengths, float64(x.Tokens))
 			same = same && x.Text == group[0].Text
 			for _, y := range group[:i] { // each pair once
-				p.countPair(x, y)
+				p.countPair(x, y) // it adds to twins and noise, and to who earns more, the right or the wrong one
 				pairs++
 				both := x.answer() != "" && y.answer() != ""
 				answerPairs += count(both)

@@ -22,7 +22,7 @@ func (p *reading) rewardsFault() *Finding {
 	}
 	size, constant := max(math.Abs(p.rewardLeast), math.Abs(p.rewardMost)), p.rewardLeast == p.rewardMost
 	pairs := p.rightEarnsMore + p.wrongEarnsMore // of a right and a wrong response that earn differently
-	// Right and wrong responses earn the same.
+	// Right and wrong responses earn the same: earnAlike counts the pairs of one of each that do.
 	paidAlike := constant || p.earnAlike >= 20 && pairs < 0.1*p.earnAlike
 	unclear := p.answersKnown && (p.right > 0.95 || p.right == 0) // equal rewards may be deserved
 	pattern := cmp.Or(p.Settings["reward.pattern"], p.Settings["reward.format"])
@@ -54,7 +54,7 @@ func (p *reading) rewardsFault() *Finding {
 		return newFinding("tiny-spread", "rewards to the same problem differ by a tiny %.1g, beside a size of %.3g: "+
 			"standardized advantages make noise of this rounding as large as any reward. Round the reward, or set objective.advantage = \"centered\"",
 			p.rewardSpread, size)
-	case p.twins >= 8 && p.twinsPaidApart >= 0.2*p.twins && p.noise > 0.1:
+	case p.twins >= 8 && p.twinsPaidApart >= 0.2*p.twins && p.noise > 0.1: // twins: pairs of equal texts, which should earn the same
 		return newFinding("random-reward", "the same response to the same problem earns different rewards, in %s of %.0f "+
 			"pairs: the reward is partly random, and its noise is learned. Make it repeatable", percent(p.twinsPaidApart/p.twins), p.twins)
 	case p.rewardSpread > 0 && size < 1e-6:

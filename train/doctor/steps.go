@@ -46,7 +46,7 @@ func (d *Doctor) stepsFault(record metrics.Record, steps []metrics.Record) *Find
 		return stat.Finite(x)
 	}
 	f := &d.facts
-	most, mostFirst, clippedShare := 0.0, 0.0, 0.0 // most: the largest change of log-probs in all passes
+	most, mostFirst, clippedShare := 0.0, 0.0, 0.0 // the largest change of log-probs in all passes, and in the first
 	epochs, moved := f.number("train.epochs"), column("delta/std")
 	if len(moved) > 0 {
 		most, mostFirst = slices.Max(moved), slices.Max(moved[:max(1, len(moved)/int(max(1, epochs)))])
@@ -110,7 +110,7 @@ func (f *Facts) narrowClip() string {
 // tells. norm is that of the gradients, and step the mean learning rate. Without gradients or in a warm-up it returns nil.
 func (f *Facts) whyUnmoved(record metrics.Record, measured bool, most, norm, step float64) *Finding {
 	rate, eps := f.number("optimizer.learning_rate"), f.number("optimizer.eps")
-	inAll := rate * float64(f.Steps) / f.Weight
+	inAll := rate * float64(f.Steps) / f.Weight // Weight is the typical size of a weight; a step of Adam changes each by about the rate
 	text := fmt.Sprintf("the policy hardly moves: within a round the log-prob of a token changes by %.1g", most)
 	if !measured {
 		text = fmt.Sprintf("the weights hardly move: all %d steps change them by at most %.1g of their size", f.Steps, inAll)
@@ -122,7 +122,7 @@ func (f *Facts) whyUnmoved(record metrics.Record, measured bool, most, norm, ste
 	if limit > 0 {
 		clipped = min(norm, limit)
 	}
-	element := clipped / math.Sqrt(float64(max(1, f.Parameters)))
+	element := clipped / math.Sqrt(float64(max(1, f.Parameters))) // the typical size of a gradient's element
 	switch {
 	case !(element < 10*eps):
 		return newFinding("rate-low", "%s. Raise optimizer.learning_rate = %g", text, rate).times(f, "optimizer.learning_rate", 10)

@@ -35,7 +35,7 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 	if want := c.PromptsPerRound; t.Config.samplesPerPrompt() > c.SamplesPerPrompt && len(s.Greedy) != want { // one more is the greedy one
 		return nil, fmt.Errorf("train: resume: %s holds %d greedy rollouts, the run has %d a round", dir, len(s.Greedy), want)
 	}
-	r := roundOf(s, c.OldLogProb == "rescore") // then the old log-probs are the policy's own, and saved again
+	r := roundOf(s, c.OldLogProb == "rescore") // true: the old log-probs are the learner's and not the sampler's, so they are saved
 	if objectives.NeedsOf(t.Config.Objective.Settings).Reference && slices.ContainsFunc(r.trajectories,
 		func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) { // the objective had no reference then
 		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: "+

@@ -103,7 +103,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 		e.Needs = append(e.Needs, ranks.Needs(e.Ranks, trained.Size, c.onGPU())...)
 	}
 	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: c.provider().Taken()})
-	e.Gathered = theirs(allMoments, moments) + s.gatheredWeights(wholeRing[0], ring[0], parts > 1 && !c.onGPU())
+	e.Gathered = othersShare(allMoments, moments) + s.gatheredWeights(wholeRing[0], ring[0], parts > 1 && !c.onGPU())
 	e.Copy = weights + allMoments.Device + allMoments.Host
 	if c.Model.ReferenceUpdate != 0 {
 		e.Copy += weights // a checkpoint has the reference
@@ -133,8 +133,8 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	return e, nil
 }
 
-// theirs returns what other ranks have, given the need of all and this rank's own.
-func theirs(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
+// othersShare returns what other ranks have, given the need of all and this rank's own.
+func othersShare(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
 
 // gatheredWeights returns what rank 0 takes for float32 weights while it writes a checkpoint, beside its own part of the
 // whole ring. A CPU's ring has the weights of 16-bit layers as upper halves, which Programs read, and lower ones, which
@@ -143,7 +143,7 @@ func (s sized) gatheredWeights(whole, own runtime.Need, dividedOnCPU bool) int64
 	if halved := 4*int64(s.Layout().Size) - whole.Device; dividedOnCPU && s.AdapterLayout() == nil && halved > 0 {
 		return 2 * halved
 	}
-	return theirs(whole, own)
+	return othersShare(whole, own)
 }
 
 // readBack sets the host's memory for reading weights and moments back from a GPU for a checkpoint, and adds it to Copy:
@@ -189,7 +189,7 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 	}
 	if c.Model.Reference != "" {
 		model, err := policy.ReadModel(c.Model.Reference)
-		compute.Adapter, compute.Base = nil, models.Invalid
+		compute.Adapter, compute.Base = nil, models.Invalid // those of the trained model are not the reference's
 		if err == nil {
 			arch, err = model.Architecture(compute)
 		}

@@ -145,7 +145,7 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 		if err != nil {
 			return p, err
 		}
-		p.StashBytes = c.Train.room
+		p.StashBytes = c.Train.room // set by fill
 		p.Card, p.Peak, p.Host = on.name, e.Peak, e.Of("").Host
 		p.Fits = p.Peak <= on.bytes && (on.host == 0 || p.Host <= on.host)
 		// What the host keeps crosses in both directions in a step. Ranks send by NCCL, or with mpi through the host.

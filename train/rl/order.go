@@ -162,7 +162,7 @@ func (s *source) sort(o orderOptions) error {
 		s.problems[i] = list[i].problem
 	}
 	perRound := s.share * float64(o.PerRound)
-	s.draws = max(1, int(perRound*float64(o.Rounds)))
+	s.draws = max(1, int(perRound*float64(o.Rounds))) // from this source in the whole run
 	s.stages = max(1, min(o.Rounds, int(float64(len(list))/max(1, perRound)), s.draws))
 	return nil
 }
@@ -346,7 +346,7 @@ func (o *problemOrder) Learned(measures []measure) {
 			if x.draws >= o.options.Rest {
 				from, to := s.bounds(m.stage)
 				pass := (m.cursor - 1) / (to - from) // of the round's last draw
-				x.lastPass = pass + o.options.Rest
+				x.lastPass = pass + o.options.Rest   // the problem rests until this pass has ended
 			}
 			m.untaught[p.index] = x
 		}

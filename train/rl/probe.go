@@ -73,7 +73,7 @@ func (t *trainer) Probe(ctx context.Context) (p Probe, err error) {
 	}
 	sampled := time.Since(began).Seconds()
 	p.Ways = append(p.Ways, way)
-	seen := t.evidence(way.Record.Float("frac_reward_zero_std"))
+	seen := t.evidence(way.Record.Float("frac_reward_zero_std")) // no step was taken, but groups with equal rewards would teach nothing
 	reader := doctor.New(t.facts())
 	p.Planned = reader.Begin()
 	p.Found = reader.Look(append(metrics.Record{}.With("kind", "round").With("round", 0).With("step", 0), way.Record...), seen)
@@ -127,7 +127,7 @@ func sampleProbe(ctx context.Context, t *trainer, from *roller) (way Probed, err
 		differs := func(x objectives.Trajectory) bool { return x.Reward != group[0].Reward }
 		isJudged := func(j int) bool { return t.round.rollouts[j].Score.Judged() }
 		isRight := func(j int) bool { return isJudged(j) && t.round.rollouts[j].Score.Right() }
-		if !slices.ContainsFunc(group, differs) {
+		if !slices.ContainsFunc(group, differs) { // also where no response has a grade
 			t.round.equalGroups++
 		}
 		if slices.ContainsFunc(graded, isJudged) {

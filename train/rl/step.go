@@ -164,7 +164,7 @@ func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, e
 	}
 	report = stepReport{r.Loss.Value, r.GradNorm, r.Tokens}
 	if o.Grads != "" {
-		err := stepper.WithoutScale(func(gradients []models.Tensor) error {
+		err := stepper.WithoutScale(func(gradients []models.Tensor) error { // divided by float16's loss scale, on the host
 			return models.WriteSafetensors(files.WriteFile, o.Grads, models.F32, gradients, nil)
 		})
 		if err != nil {

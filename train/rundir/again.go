@@ -109,11 +109,11 @@ func (f *Folder) Compare(again string, from State, to string) error {
 	}
 	repeated, _ := filepath.Rel(f.Dir, to) // its path in both folders
 	paths := append(files.Glob(again, rolloutsDir+"/*.jsonl"), files.Glob(again, evaluationsDir+"/*.jsonl")...)
-	rewritten, err := comparable(filepath.Join(again, repeated))
+	rewritten, err := reproducible(filepath.Join(again, repeated)) // all files but the sums of times
 	if err != nil {
 		return fmt.Errorf("%s was not written again: %w", repeated, err)
 	}
-	if first, err := comparable(to); err != nil || !slices.Equal(first, rewritten) {
+	if first, err := reproducible(to); err != nil || !slices.Equal(first, rewritten) {
 		return fmt.Errorf("%s has the files %q, and %q when it is repeated", repeated, first, rewritten)
 	}
 	for _, name := range rewritten {
@@ -128,9 +128,9 @@ func (f *Folder) Compare(again string, from State, to string) error {
 	return nil
 }
 
-// comparable lists the files of a checkpoint that a repetition of its step writes again: all
+// reproducible lists the files of a checkpoint that a repetition of its step writes again: all
 // but the one with sums of times.
-func comparable(checkpoint string) ([]string, error) {
+func reproducible(checkpoint string) ([]string, error) {
 	names, err := filesBelow(checkpoint)
 	return slices.DeleteFunc(names, func(name string) bool { return name == stateDir+"/"+writtenFile }), err
 }

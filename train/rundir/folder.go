@@ -223,7 +223,7 @@ func (f *Folder) rewind(s State, log *slog.Logger) error {
 	}
 	if missing := s.Metrics - info.Size(); missing > 0 {
 		log.Warn("metrics.jsonl has lost lines since the checkpoint", "bytes", missing)
-	} else if changed := compare(f.Dir, metricsFile, f.known[metricsFile]); changed != nil {
+	} else if changed := compare(f.Dir, metricsFile, f.known[metricsFile]); changed != nil { // known: what the checkpoint states of it
 		log.Warn("metrics.jsonl is not what the checkpoint counts: reports show what is left of it, and metrics.jsonl.damaged keeps all", "reason", changed)
 		if err := f.copy(metricsFile, f.metrics.Name()+".damaged"); err != nil {
 			return err
@@ -238,7 +238,7 @@ func (f *Folder) rewind(s State, log *slog.Logger) error {
 	if size = from + int64(bytes.LastIndexByte(text, '\n')+1); size == from && from > 0 {
 		return fmt.Errorf("it ends with a line longer than %d MiB", maxLine>>20)
 	}
-	if err := files.FaultOf("truncate", f.metrics.Name()); err != nil {
+	if err := files.FaultOf("truncate", f.metrics.Name()); err != nil { // nil except in tests
 		return err
 	}
 	if err := f.metrics.Truncate(size); err != nil {
