@@ -117,7 +117,7 @@ func Check(path string, o CheckOptions) (checkReport, error) {
 	}
 	defer r.Close()
 	for {
-		p, err := r.Next()
+		p, err := r.Next() // rows that are dropped come to OnBad
 		if err == io.EOF {
 			break
 		}

@@ -45,7 +45,7 @@ func (c *columnRows) next() (o Object, row int, err error) {
 		c.returned, c.column = 0, "" // an error is about no column now
 		damagedIf(c.inGroup < 0, "%d rows", c.inGroup)
 	}
-	c.spent = 0
+	c.spent = 0 // the values of this row count against rowBudget
 	o = make(Object, len(c.names))
 	for i, name := range c.names {
 		c.column = name

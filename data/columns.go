@@ -37,7 +37,7 @@ const (
 )
 
 // locateParts sets which columns of a row may be its parts (found), or why none may (wrong), and adds the first of each to
-// those in use. It notes a column of answers that are not solutions. The prompt's is none unless the user named it.
+// those in use. It notes a column of answers that are not solutions. The prompt's column is no answer's unless the user says so.
 func (c *columns) locateParts(row Object) {
 	if c.shape != nil && slices.EqualFunc(c.shape, row, func(name string, m Member) bool { return name == m.Name }) {
 		return // the row before had the same columns

@@ -226,7 +226,7 @@ func listFiles(dir, split string, listed any, bySplit map[string][]string) {
 		}
 		for _, pattern := range folders {
 			for _, path := range files.Glob(dir, strings.Replace(v, "**/", pattern, 1)) {
-				if _, ext := Split(path); ext != "" {
+				if _, ext := Split(path); ext != "" { // it is a data file
 					bySplit[split] = append(bySplit[split], path)
 				}
 			}

@@ -78,7 +78,7 @@ func openParquet(in Input) (rows *Rows, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.schema = file.Metadata().Schema
+	p.schema = file.Metadata().Schema // addNode takes its elements one by one
 	root, groups := p.addNode(file.Root()), file.Metadata().RowGroups
 	for _, child := range root.children {
 		p.names = append(p.names, child.Name())

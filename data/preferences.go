@@ -32,7 +32,7 @@ func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Demons
 		if len(list) > 0 && (list[0].Good == nil) != (row[1].Good == nil) {
 			return errors.New("some rows have two responses and others one with a label: take them from two files")
 		}
-		if row[1].Good != nil {
+		if row[1].Good != nil { // one response with a label, which both sides read where their columns are missing
 			list = append(list, row[1])
 			return nil
 		}

@@ -73,7 +73,7 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	case !l.Policy.Env.OnHost(w):
 		snap.Device = device{l.Policy.Env}
 	}
-	others := snap.Optimizer
+	others := snap.Optimizer // what the task has set before: a reference that moves
 	snap.Weights, snap.Optimizer = w, maps.Clone(optimizer.State)
 	maps.Copy(snap.Optimizer, others)
 	snap.SaveModel, snap.DType = l.Policy.Save, l.Policy.Model.DType

@@ -219,7 +219,7 @@ func (r *Run) restore(from Checkpoint) error {
 // take restores the folder to its state at a checkpoint (without one it empties metrics.jsonl), calls Setup.Resumed, and
 // shows the records that are left to the stop rule and the task.
 func (r *Run) take(from Checkpoint) error {
-	if err := r.Folder.Rewind(from.State, r.Log); err != nil {
+	if err := r.Folder.Rewind(from.State, r.Log); err != nil { // on other ranks than the first Folder is nil and does nothing
 		return err
 	}
 	if from.Dir != "" {

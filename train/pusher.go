@@ -30,7 +30,8 @@ func (p *Pusher) Saved(checkpoint string) {
 	}
 }
 
-// begin has a checkpoint pushed in the background, now or once no other is; of several that wait only the newest is.
+// begin has a checkpoint pushed in the background, now or once no other is; of several that wait only the newest is. The
+// caller holds p.mu, or nothing is being pushed.
 func (p *Pusher) begin(checkpoint string) {
 	if p.now != "" {
 		p.next = checkpoint

@@ -91,12 +91,12 @@ func (s *saver) after(at Position, when save) error {
 	}
 	due := s.delayed || s.due.Steps > 0 && at.Step%s.due.Steps == 0 ||
 		s.due.Minutes > 0 && s.run.Clock.Now().Sub(s.savedAt) >= time.Duration(s.due.Minutes*float64(time.Minute))
-	between := at.Round > 0 && !at.Inside
+	between := at.Round > 0 && !at.Inside                      // between two rounds; false in a run without rounds
 	best := s.run.score != nil && s.writer.Among(*s.run.score) // one of the keep_best highest scores so far
 	switch {
 	case between || best:
 		due = due || best || s.due.Rounds > 0 && at.Round%s.due.Rounds == 0
-	case due:
+	case due: // inside a round, or without rounds: it does not wait for the writer
 		s.delayed = s.writer.Busy()
 		due = !s.delayed
 		if s.delayed && !s.said {

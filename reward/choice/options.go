@@ -153,7 +153,7 @@ func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 		}
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(answer))
-	if r.Gold == "number" { // which counts from 1
+	if r.Gold == "number" { // which counts from 1, as an index does from 0
 		n--
 	}
 	mayBeIndex := r.Gold == "index" || r.Gold == "number" || r.Gold == "auto" && !isLabel

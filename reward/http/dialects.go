@@ -174,7 +174,7 @@ func gymResponse(x reward.Sample) data.Object {
 		{Name: "id", Value: "msg_0"}, {Name: "type", Value: "message"}, {Name: "role", Value: "assistant"}, {Name: "status", Value: status},
 		{Name: "content", Value: []any{data.Object{{Name: "type", Value: "output_text"}, {Name: "text", Value: x.Response}, {Name: "annotations", Value: []any{}}}}},
 	}
-	if x.LogProb != nil || len(x.IDs) == 0 { // the three fields are set together
+	if x.LogProb != nil || len(x.IDs) == 0 { // all three fields or none of them; no tokens have no log-probs to lack
 		logp := make([]any, len(x.LogProb))
 		for i, v := range x.LogProb {
 			logp[i] = float64(v)

@@ -74,7 +74,7 @@ func (c Config) EstimateMemory(model models.Model, split Split) (e MemoryEstimat
 // sampling and learning may take turns.
 func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
-	parts, offload := 1, c.offload() // parts: into how many the optimizer's state and float32 weights are divided
+	parts, offload := 1, c.offload() // parts: into how many the optimizer's state and float32 weights are divided among ranks
 	if split.Ranks > 1 {
 		e.Split = Split{split.Ranks, max(1, split.OnHost)}
 		if c.Distributed.Shard == "optimizer" {
@@ -127,7 +127,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 			e.Writing -= decoder[0].Device + stored.Device // both are freed before
 		}
 	}
-	if memory.TakesTurns(s.Layout().Size) { // sampling and learning give their memory back to each other
+	if memory.TakesTurns(s.Layout().Size) { // sampling and learning give their memory back, so only the larger counts
 		e.Peak -= min(decoder[0].Device, stored.Device) // decoder[0] is the KV cache
 	}
 	return e, nil

@@ -166,7 +166,7 @@ func (g *page) write(e entry) error {
 	return g.file.Append(line)
 }
 
-// groupKey returns a hash of the place of a group, everything that the reward reads, and its settings.
+// groupKey returns a hash of the settings, the place of a group, its problem and prompt, and its responses: of an episode the last turn.
 func (g *page) groupKey(task, sample int, group []reward.Sample) string {
 	h := sha256.New()
 	texts(h, g.settings, g.place)

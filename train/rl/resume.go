@@ -252,8 +252,8 @@ func (t *trainer) restoreClock(from train.Checkpoint) error {
 		return nil
 	}
 	old := clock{rounds: was, changedAt: s.ScheduleSince, doneThen: s.ScheduleDone}
-	done := old.done(s.Round, t.round) // t.round is the round in progress, nil between rounds
-	l.clock.changedAt, l.clock.doneThen = elapsed(s.Round, t.round), done
+	done := old.done(s.Round, t.round)                                    // t.round is the round in progress, nil between rounds
+	l.clock.changedAt, l.clock.doneThen = elapsed(s.Round, t.round), done // what is left is spread over the rounds left
 	switch {
 	case c.Optimizer.Shape == "constant":
 		return nil

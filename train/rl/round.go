@@ -134,7 +134,7 @@ func (r *round) compareGroups(k int, o objectives.Objective) {
 	var groups [][]objectives.Trajectory
 	for g := range r.problems {
 		rollouts, group := r.gradedAmong(g*k, (g+1)*k)
-		if r.comparable(g, group, objectives.NeedsOf(o).Group) {
+		if r.comparable(g, group, objectives.NeedsOf(o).Group) { // which gives each of the group the greedy one, if there is one
 			indices, groups = append(indices, rollouts), append(groups, group)
 		}
 	}
@@ -152,7 +152,7 @@ func (r *round) compareGroups(k int, o objectives.Objective) {
 			r.trained = append(r.trained, indices[g]...)
 		}
 	}
-	r.shareAdvantages(k)
+	r.shareAdvantages(k) // with the earlier segments of episodes
 }
 
 // trajectory returns the rollout as an objective reads it.
@@ -218,7 +218,7 @@ func (r *round) checkGraded(o objectives.Objective) error {
 	case !objectives.NeedsOf(o).Group:
 		needed = "no response"
 	}
-	x := all[slices.IndexFunc(all, func(x rollout) bool { return x.Score.Skip })]
+	x := all[slices.IndexFunc(all, func(x rollout) bool { return x.Score.Skip })] // one was skipped, else there would be a group
 	reason := x.Score.Reason
 	if reason != "" {
 		reason = ": " + reason

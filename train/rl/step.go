@@ -117,7 +117,7 @@ func (o *Step) Add(p *policy.Policy, row WeighedRow) error {
 		return fmt.Errorf("%d weights for %d response tokens", len(weights), n)
 	}
 	own := rundir.Sampled(row.Turns, weights)
-	for i, x := range rundir.Widen(row.Turns, own) {
+	for i, x := range rundir.Widen(row.Turns, own) { // own weights, and 0 for the environment's tokens
 		if x != weights[i] {
 			return fmt.Errorf("weights[%d] = %v: the token is the environment's, whose weight is 0", i, weights[i])
 		}
