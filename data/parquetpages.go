@@ -99,8 +99,8 @@ func (c *parquetColumn) header() (h format.PageHeader) {
 	}
 }
 
-// readPage reads the next page after it compared its header with the file. It sets dict if the page is a
-// dictionary, or else the levels and next to those of its values.
+// readPage reads the next page after it compared its header with the file. It sets c.dict if the page is a
+// dictionary, or else the levels c.defs and c.reps, and c.nextValue, which reads its values.
 func (c *parquetColumn) readPage() {
 	damagedIf(c.at >= c.end, "it ends %d values early", c.unread)
 	h := c.header()

@@ -97,7 +97,7 @@ func (m foreign) reject(y, f []float64) {
 			k[j] = math.Expm1(x) - x
 		}
 	}
-	ofResponse := reduce(m.RejectReduce, k)
+	ofResponse := reduce(m.RejectReduce, k) // their mean, max or sum; not read if each token has its own
 	for j, x := range k {
 		if m.RejectReduce != "token" {
 			x = ofResponse

@@ -171,7 +171,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 			return picked, "", true
 		}
 	}
-	return nil, refusedReason, refused != nil
+	return nil, refusedReason, refused != nil // phrases said only what the answer is not, or there were none
 }
 
 // readSubject returns the choices that the clause before a verdict at s[at[0]:at[1]] names, and whether

@@ -31,8 +31,8 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	head := 4 * logits * 14 / 5
 	switch {
 	case compute.Provider == models.CPU && g.Compute == models.BF16:
-		// Our operators store no scores, and logits once more only, rounded; a product of a
-		// gradient stores its matrix anew.
+		// Our operators store no scores of attention (a length of 0 has none), and logits once more only, in 2 bytes
+		// beside 4; a product of a gradient stores its matrix anew, in 2 bytes an element.
 		return need(int64(allPasses)), need(max(layerBytes(g, micro, 0), 6*logits) + int64(2*g.Hidden*g.FFN)), err
 	case compute.Provider == models.CPU:
 		layer := layerBytes(g, micro, longest)

@@ -70,8 +70,8 @@ func (c Config) EstimateMemory(model models.Model, split Split) (e MemoryEstimat
 	return s.estimate(c, split)
 }
 
-// estimate is EstimateMemory for a model whose architecture is known. What Needs list adds up to the peak, but that on a CPU
-// sampling and learning may take turns.
+// estimate is EstimateMemory for a model whose architecture is known. The peak is the sum of e.Needs, less on a CPU where
+// sampling and learning take turns in the same memory.
 func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
 	parts, offload := 1, c.offload() // parts: into how many the optimizer's state and float32 weights are divided among ranks

@@ -134,7 +134,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	for i, j := range rollouts {
 		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]
 		if l.config.Train.Truncated == "mask" && r.rollouts[j].Truncated {
-			// a prompt of which no token is scored
+			// It still counts as a response, but no token of it is scored.
 			b.Trajectories[i], step.Sequences[i] = masked(r.trajectories[j]), runtime.Sequence{Tokens: r.rollouts[j].Prompt}
 		}
 		step.Live[i] = l.needs.Live(b.Trajectories[i])

@@ -42,10 +42,10 @@ type Rollout struct {
 // demonstrations of streams with data behind them, drawn by the seed and the step, and has what an environment said
 // in the rollouts scored if a stream learns it. The run has about total steps, on which the streams' schedules depend.
 func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollout, seed int64, total float64) *Mixture {
-	m, n := &Mixture{batch: batch, share: 1}, batch.Number-1 // n steps were taken before
+	m, n := &Mixture{batch: batch, share: 1}, batch.Number-1 // share is the objective's weight; n steps were taken before
 	environment := slices.ContainsFunc(list, func(o *Opened) bool { return o.Tokens == "environment" })
 	for i, x := range rollouts {
-		m.own = append(m.own, upTo(len(b.Trajectories[i].OldLogProb)))
+		m.own = append(m.own, upTo(len(b.Trajectories[i].OldLogProb))) // none of a rollout that is masked
 		if environment && len(m.own[i]) > 0 && len(x.Observed) > 0 {
 			m.scoreEnvironment(i, x)
 		}
