@@ -148,7 +148,8 @@ func (d *Doctor) courseFault(r metrics.Record, round *Round, right float64) *Fin
 		}
 		return newFinding("cut", "more responses are truncated: %s, in the first rounds %s. Raise %s = %s",
 			percent(truncated), percent(s.First[figureTruncated]), limit, d.facts.Settings[limit])
-	case (s.FruitlessRounds >= flatRounds || s.FruitlessRounds == s.Rounds) && s.FruitlessRounds > 0 && len(s.Said) == 0: // all rounds or the last few, and no other cause was named
+	case (s.FruitlessRounds >= flatRounds || s.FruitlessRounds == s.Rounds) && s.FruitlessRounds > 0 && len(s.Said) == 0:
+		// Nothing was learned in the last few rounds, or in all of them, and no other cause was named.
 		return newFinding("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage "+
 			"that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report",
 			s.FruitlessRounds, reward, percent(r.Float("frac_reward_zero_std")))

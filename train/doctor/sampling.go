@@ -26,7 +26,7 @@ func (p *reading) samplingFault() *Finding {
 		return newFinding("template", "prompts lack the chat template that the model's tokenizer has, and %s of the "+
 			"responses are right (the prompts' template is %q): set model.template = \"chat\"", percent(p.right), p.Settings["model.template"]).
 			With("model.template", "chat")
-	case p.wentOn > 0.1 && p.wentOn > p.truncated/2:
+	case p.wentOn > 0.1 && p.wentOn > p.truncated/2: // wentOn: truncated ones that go on behind a token that ends a turn
 		return newFinding("no-end", "responses do not end at the token %s that the model writes for it: %s go on after it "+
 			"until rollout.max_new_tokens cuts them. Set eos_token_id in the model's generation_config.json to that token", p.token, percent(p.wentOn))
 	case p.endedEarly > 0.5 && p.right < 0.05:
@@ -53,7 +53,8 @@ func (p *reading) samplingFault() *Finding {
 	case p.sameText > 0.8:
 		return newFinding("no-variety", "%s: the model is certain of its answers, and right in %s. Begin with another model, or raise rollout.temperature",
 			same, percent(p.right))
-	case filters != "" && p.Settings["rollout.logp"] != "kept" && p.hiddenEntropy > 4 && p.surprise < 0.88*p.entropy: // the two are equal on average where the model's own distribution is sampled
+	case filters != "" && p.Settings["rollout.logp"] != "kept" && p.hiddenEntropy > 4 && p.surprise < 0.88*p.entropy:
+		// hiddenEntropy is the difference of the two in standard errors, near 0 where the model's own distribution is sampled.
 		return newFinding("filter", "with %s training does not see what the model would write: the sampled tokens have %.2g nats "+
 			"each, of the %.2g that the model's distribution has. Leave it out of [rollout], or train the "+
 			"filtered policy with rollout.logp = \"kept\"", filters, p.surprise, p.entropy)

@@ -42,8 +42,8 @@ func Join(ctx context.Context, version string, timeout float64) (*Group, error) 
 }
 
 // End ends this rank with the error of its run, or with nil, and returns the error for its exit: all ranks call it, and
-// wait for each other. If one of them was lost, no process returns from it: Abort ends them all, once rank 0, which
-// saves its state before, calls it too. Only ranks within one process return.
+// wait for each other. If one of them was lost, no process returns from End: Abort ends them all once rank 0, which
+// saves its state first, calls it, too. Only ranks within one process return.
 func (g *Group) End(err error) error {
 	if g.world == nil {
 		return err

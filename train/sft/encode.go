@@ -274,8 +274,8 @@ type set struct {
 	tokens   int // number of tokens learned in one pass
 }
 
-// EncodeAll encodes demonstrations; flag names their file in messages. Each together in a row, such as the 2 of a
-// preference, are left out if one of them is too long. It warns of what is cut or left out, and of what the
+// EncodeAll encodes demonstrations; flag names their file in messages. together is how many in a row belong together, such
+// as the 2 of a preference: all are left out if one is too long. It warns of what is cut or left out, and of what the
 // chat template or missing ends do to learning; if most demonstrations or tokens are lost, that is an error.
 func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string, log *slog.Logger) (*set, error) {
 	all, err := e.encodeEach(list)

@@ -88,8 +88,8 @@ func sum(row []float64) (all float64) {
 	return all
 }
 
-// weigh returns the loss of examples whose scores are known, and their preferences as pairs. Each per examples in a row are a
-// preference, of which the first are its responses and the others mismatched ones. The weight of a token is the
+// weigh returns the loss of examples whose scores are known, and their preferences as pairs. Every per examples in a row are
+// one preference: first its responses, so many, and then mismatched ones. The weight of a token is the
 // derivative with respect to its response's log-prob; mismatched ones have 0.
 func (p *preferring) weigh(examples []Example, scores learn.Scores, responses, per int) (learn.Loss, []pair) {
 	scored := func(k int) response {
