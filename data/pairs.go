@@ -153,7 +153,7 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 	if len(set) > 1 {
 		return found, fmt.Errorf("columns for %s and %s are named: a demonstration is a conversation, a prompt with a response, or a text", set[0], set[1])
 	}
-	switch auto := len(set) == 0; {
+	switch auto := len(set) == 0; { // auto: the user named no column
 	case c.side != "":
 		return c.findSide(first)
 	case c.Messages != "":

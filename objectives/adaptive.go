@@ -101,7 +101,7 @@ func (s *Shared) Observe(b Batch) {
 			state[key] = present * (1 + max(-0.2, min(distance/s.KLTarget-1, 0.2))*float64(len(b.Trajectories))/s.KLHorizon)
 		}
 	}
-	adapt("kl_beta", s.beta(), kl)
+	adapt("kl_beta", s.beta(), kl) // s.beta, s.reward and s.bonus are the coefficients of this step
 	adapt("kl_reward", s.reward(), sum/max(responses, 1))
 	step := s.EntropyStep
 	if s.EntropyTarget != 0 && tokens > 0 {

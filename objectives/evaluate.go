@@ -50,7 +50,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (result Resul
 		}
 	}
 	SetAdvantages(o, groups...)
-	if err := checkGroups(o, groups); err != nil {
+	if err := checkGroups(o, groups); err != nil { // now with the advantages
 		return Result{}, err
 	}
 	b.Trajectories = slices.Concat(groups...)

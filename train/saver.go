@@ -143,7 +143,7 @@ func (s *saver) stopWith(at Position, err error) error {
 	if failed := s.writer.Wait(); failed != nil {
 		err = errors.Join(err, failed)
 	}
-	if s.writer.Failed() {
+	if s.writer.Failed() { // what Background began to write is not there, so this position may be saved again
 		s.saved = neverSaved
 	}
 	if _, ok := errors.AsType[*learn.UpdateError](err); ok {

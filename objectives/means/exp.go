@@ -35,8 +35,8 @@ func anchor(p, lo, hi float64) float64 {
 	return hi
 }
 
-// expSums returns the sums of e^x and e^2x over x = p (z - anchor). Every z lies in [lo, hi]. Where e^x may be smaller than
-// the normal powers of the table, it calls math.Exp.
+// expSums returns the sums of e^x and e^2x over x = p (z - anchor). Every z lies in [lo, hi]. An e^x is 2^(k/128), from a
+// table, times a short series for the rest r; where it may be below the smallest normal number it is math.Exp's.
 func expSums(z []float64, p, lo, hi float64) (s1, s2 float64) {
 	top := anchor(p, lo, hi)
 	if math.Abs(p)*(hi-lo) >= expDomain {

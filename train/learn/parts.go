@@ -214,7 +214,7 @@ func (c *crew) Collect(state bool) error {
 		return errors.New("learn: the parts of what the optimizer updates that other ranks keep are gone with them: resume from the last checkpoint")
 	}
 	var err error
-	if c.ring.Divided() {
+	if c.ring.Divided() { // each rank has only its part of the float32 weights
 		parts = append(parts, w)
 	} else if first {
 		err = c.env.Download(w)
