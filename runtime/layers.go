@@ -97,7 +97,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 			return fmt.Errorf("runtime: layer %d: %w", i, err)
 		}
 		dy = dx
-		l.reportFinal(i)
+		l.reportFinal(i) // calls Options.Final: the gradients of layer i are final
 	}
 	if l.trainsWeights() {
 		if err := l.rows.learn(dy, &p.packed.ids, l.gradients.value(l.geometry.Embedding, models.F32)); err != nil {

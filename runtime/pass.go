@@ -250,7 +250,7 @@ func (p *Pass) Backward(dLogProb, dEntropy [][]float64) error {
 	if err != nil {
 		return err
 	}
-	l.reportFinal(l.geometry.Layers)
+	l.reportFinal(l.geometry.Layers) // those of the head
 	return p.layersBackward(dxr)
 }
 

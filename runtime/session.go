@@ -164,7 +164,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	}
 	threads := 0 // use the pool of the process
 	if e.noPool {
-		threads = 1
+		threads = 1 // and an allocator of its own; see withoutPool
 	} else {
 		entries["session.use_env_allocators"] = "1" // use the arena of shareArena
 	}

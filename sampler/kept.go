@@ -30,7 +30,7 @@ func (d *Kept) Prefill(prompts [][]int32) ([]int, error) {
 	}
 	d.prompt = slices.Clone(prompts[0])
 	further := len(d.prompt) - len(d.heldIDs)
-	d.continues = d.heldIDs != nil && !d.stepFailed && further > 0 && further*d.StepCost <= len(d.heldIDs) &&
+	d.continues = d.heldIDs != nil && !d.stepFailed && further > 0 && further*d.StepCost <= len(d.heldIDs) && // steps cost no more than the held tokens would
 		slices.Equal(d.heldIDs, d.prompt[:len(d.heldIDs)])
 	if d.continues {
 		d.Reused = len(d.heldIDs)

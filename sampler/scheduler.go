@@ -223,7 +223,7 @@ func (s *Scheduler) stepAll() {
 	}
 	// A call that failed has ended all its sequences, some of which have rows already.
 	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool { return s.slots[r.Slot].call == nil })
-	n := len(s.rows) - s.waiting
+	n := len(s.rows) - s.waiting // how many rows are not idle
 	if n == 0 {
 		return
 	}

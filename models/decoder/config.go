@@ -22,7 +22,7 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 				models.Quantized, c.JSON(models.Quantized))
 		}
 	}
-	for _, only := range fixed {
+	for _, only := range fixed { // keys that the graphs compute with one value alone
 		if !c.Seen(only.key) { // a family that has read the key computes it
 			c.Only(only.key, only.value)
 		}

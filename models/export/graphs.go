@@ -24,7 +24,7 @@ func (b *builder) add(variant string, err error, programs ...models.Program) {
 		if b.err != nil {
 			return
 		}
-		f := graphFile{File: p.Name + variant + ".onnx", Program: p.Name, Doc: purposes[programOf(p.Name)], Alias: p.Alias, Options: p.Options}
+		f := graphFile{File: p.Name + variant + ".onnx", Program: p.Name, Doc: purposes[nameWithoutForm(p.Name)], Alias: p.Alias, Options: p.Options}
 		if f.Doc == "" {
 			b.err = fmt.Errorf("export: nothing says what %s computes", p.Name)
 			return

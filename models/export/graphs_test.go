@@ -101,7 +101,7 @@ func TestMeaningsAreUsed(t *testing.T) {
 	unused, named := maps.Clone(meanings), map[string]bool{}
 	for _, e := range everyExport(t) {
 		for _, g := range e.Graphs {
-			family, _, _ := strings.Cut(programOf(g.Program), ".")
+			family, _, _ := strings.Cut(nameWithoutForm(g.Program), ".")
 			for _, p := range slices.Concat(g.Inputs, g.Outputs) {
 				delete(unused, family+"."+p.Name)
 				named[p.Name] = true

@@ -27,8 +27,8 @@ func said(word string) map[string]string {
 	return texts
 }
 
-// programOf removes the form from the name of a Program.
-func programOf(name string) string {
+// nameWithoutForm removes the form from the name of a Program.
+func nameWithoutForm(name string) string {
 	for _, form := range models.Forms {
 		name = strings.TrimSuffix(name, form.Suffix())
 	}
@@ -61,7 +61,7 @@ func describe(program string, p models.Port, output bool) (string, error) {
 		}
 		return what, nil
 	}
-	family, _, _ := strings.Cut(programOf(program), ".")
+	family, _, _ := strings.Cut(nameWithoutForm(program), ".")
 	name, kind, further := strings.Cut(p.Name, ".kind") // see models.OfKind
 	text := meanings[family+"."+name]
 	if further && text != "" {

@@ -141,13 +141,13 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 		}
 		rows := func(x *Node) *Node { return Slice(x, b.firstQuery, b.endQuery, 0, fmt.Sprintf("Tq%d", i)) }
 		if a.InTurn {
-			mask = a.keys(b, rows(mask), 1) // rows first, so no intermediate value has the mask's size
+			mask = a.keys(b, rows(mask), 1) // axis 1 of [T,T]; rows first, so no intermediate value has the mask's size
 		} else {
 			mask = rows(a.keys(b, mask, 1))
 		}
 	}
 	q := a.queries(b, a.q)
-	b.q, b.k, b.v = a.stackShared(q), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
+	b.q, b.k, b.v = a.stackShared(q), a.keys(b, a.k, 2), a.keys(b, a.v, 2)             // axis 2 of [B,G,T,K]
 	scores := Reshape(MatMul(b.q, b.k, plain, transposed, a.scale), 0, a.Heads, -1, 0) // [B,H,Tq,Tk], as the mask needs
 	if a.Cap != 0 {
 		c := a.g.fill(a.Cap, scores)

@@ -520,7 +520,7 @@ func biased(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 }
 
 // eights demands a value of 16 bits whose rows a kernel can read eight elements at a time.
-// The host's kernels take any width (g.any).
+// The host's kernels take any width (g.anyWidth).
 func eights(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow(name)(g, v)
@@ -628,8 +628,8 @@ func attends(turned, rotary int64) condition {
 }
 
 // causal demands causal attention over whole sequences, by the rule's names: qd and kd are the shapes [B,T,heads,width]
-// to which queries and keys are reshaped, b is the product with the scale, and c, if the rule has it, a cap. A device's
-// kernels take heads of up to 128 elements, a multiple of 8.
+// to which queries and keys are reshaped, mask is the layer's, b is the product with the scale, and c, if the rule has
+// it, a cap. A device's kernels take heads of up to 128 elements, a multiple of 8.
 func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	q, k := g.ints(v["qd"]), g.ints(v["kd"])
 	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] ||

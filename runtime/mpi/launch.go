@@ -40,7 +40,7 @@ func (l launch) Several() bool { return l.Size != 1 }
 func Launched() (launch, bool) { return launched(os.LookupEnv) }
 
 // launched is Launched with the environment as a function. A launcher is recognized if its rank variable is a number,
-// and its size variable too where it has one.
+// and its size variable too where it has one, which for srun without PMI (twoOrMore) must be at least 2.
 func launched(lookup func(string) (string, bool)) (launch, bool) {
 	number := func(name string) (int, bool) {
 		text, _ := lookup(name)

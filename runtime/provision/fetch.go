@@ -104,7 +104,7 @@ func (p *provisioner) provision(ctx context.Context) (Location, error) {
 		return Location{}, fmt.Errorf("provision: waiting for another process that fetches the ONNX Runtime library: %w", err)
 	}
 	defer unlock()
-	if path := cached(p.cache, p.goos, p.goarch, p.kind); path != "" {
+	if path := cached(p.cache, p.goos, p.goarch, p.kind); path != "" { // another process has fetched it meanwhile
 		return Location{path, "cache"}, nil
 	}
 	p.staging = filepath.Join(p.cache, ".staging")
