@@ -156,7 +156,7 @@ func (r *resolved) open(c *cobra.Command, byName map[string]string) (*policy.Pol
 		return nil, err
 	}
 	return openPolicy(c, r.Runtime, policy.Options{Path: model, DType: r.Model.DType, Base: r.LoRA.BaseDType, Adapter: r.LoRA.Adapter, Named: byName,
-		Sampled: r.samplesOnly})
+		Sampled: r.commandSettings != nil && r.samplesOnly})
 }
 
 // openPolicy opens ONNX Runtime for the type o.DType, and then the model in the folder o.Path. Closing the policy closes both.

@@ -21,7 +21,7 @@ type arena struct {
 	roundedCopy   block                              // elements that Programs read in fewer bits, rounded from those in blocks; zero without one
 	readInFloat32 []piece                            // the float32 elements that Programs read
 	values        map[models.DType]map[string]*Value // tensors by plain and by fused name; empty until makeValues is called
-	free          func() error                       // frees the memory of blocks and copy that is not the host's of the Weights; nil if there is none
+	free          func() error                       // frees the memory of blocks and roundedCopy that is not the host's of the Weights; nil if there is none
 }
 
 // A piece is a range of the elements of a Layout: those from from (included) to to (excluded).

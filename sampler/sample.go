@@ -97,7 +97,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, ofLane span, done func(Re
 func (b *batch) run(ctx context.Context) ([]Response, error) {
 	defer func() { b.Close(b.err) }()
 	for {
-		for ctx.Err() == nil && b.beginWaiting() { // again where a first token ended its response and so freed a slot
+		for ctx.Err() == nil && b.beginWaiting() { // again while slots are free: it begins few at once, and a first token may end its response
 		}
 		if b.err == nil && !b.idle() && ctx.Err() != nil {
 			b.err = fmt.Errorf("sampler: stopped after %d of %d responses: %w", b.stats.Responses, len(b.responses), ctx.Err())

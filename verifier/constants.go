@@ -9,7 +9,7 @@ import (
 )
 
 // Free constants, as in the solution of a differential equation or an integral, may have any name: y = Ce^x is y =
-// Ae^x. They are told by their letters: C and c with any subscript, K and k; an answer may also call them A and B.
+// Ae^x. They are told by their letters, with any subscript: C, c, K and k; in an answer also A, B, D, M, a and b.
 
 // mostConstants bounds the constants, all orders of which are tried.
 const mostConstants = 3

@@ -613,7 +613,7 @@ func TestStderr(t *testing.T) {
 	}
 }
 
-// discard hides the log of the tests themselves.
+// The log of the tests themselves is not shown.
 func init() { slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) }
 
 // TestReady: a missing program, or a missing script of an interpreter, is found before

@@ -43,7 +43,7 @@ type operand struct {
 // operands is the number of operands of each operator.
 var operands = map[string]int{"Mul": 2, "Add": 2, "Sub": 2, "Div": 2, "Sqrt": 1, "Sign": 1}
 
-// most is the largest number of arrays of a Code.
+// mostArrays is the largest number of arrays of a Code.
 const mostArrays = 32
 
 // Compile reads a Program. Every output must be written onto an input. An error names the
