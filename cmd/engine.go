@@ -259,7 +259,7 @@ func (r *resolved) with(c *cobra.Command, t *ranks.Group, args []string, byName 
 	if err != nil {
 		return err
 	}
-	t.Place(&r.Runtime.Device, &r.Runtime.Threads)
+	t.Place(&r.Runtime.Device, &r.Runtime.Threads) // this rank's device, and its share of the host's cores
 	var p *policy.Policy
 	if err := t.InTurn(func() error { p, err = r.open(c, byName); return err }); err != nil {
 		return err

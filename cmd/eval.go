@@ -243,7 +243,7 @@ func (x *evaluation) close() {
 // evaluate opens the suites and the model on every rank, samples and grades the suites, and returns the report.
 func (x *evaluation) evaluate(c *cobra.Command, t *ranks.Group) (none eval.Report, err error) {
 	defer x.close()
-	t.Place(&x.run.Runtime.Device, &x.run.Runtime.Threads)
+	t.Place(&x.run.Runtime.Device, &x.run.Runtime.Threads) // this rank's device, and its share of the host's cores
 	if err := t.InTurn(func() error { return x.open(c) }); err != nil {
 		return none, err
 	}

@@ -146,7 +146,7 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 		if len(group.samples) > 0 && row.Later { // only the first line of a group has the problem's fields
 			s.Problem.Fields = group.samples[0].Problem.Fields
 		}
-		group.samples, group.known = append(group.samples, s), append(group.known, row.Known)
+		group.samples, group.known = append(group.samples, s), append(group.known, row.Known) // Known is an environment's result, or nil
 		return nil
 	})
 	if (group == nil || yield(group)) && err != nil {

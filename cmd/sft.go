@@ -174,11 +174,11 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *sft.Config
 			return err
 		}
 		shown := s.Show
-		if config.Preference != nil && x.list[0].Good == nil {
+		if config.Preference != nil && x.list[0].Good == nil { // Good is the label of a row with a single response
 			shown *= 2 // a row is two demonstrations, the chosen and the rejected response
 		}
 		where := x.local.Runtime
-		t.Place(&where.Device, &where.Threads)
+		t.Place(&where.Device, &where.Threads) // this rank's device, and its share of the host's cores
 		p, err := openPolicy(c, where, policy.Options{Path: x.local.Model.Path, DType: x.local.Model.DType, Base: x.local.LoRA.BaseDType})
 		if err != nil {
 			return err

@@ -549,7 +549,7 @@ func chooseSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) err
 	mayChoose := func(key string) bool { return !resume && r.isUnset(key) }
 	plans, err := ranks.FromFirst(t, func() ([]rl.Plan, error) {
 		config := r.Config
-		t.Place(&config.Runtime.Device, &config.Runtime.Threads)
+		t.Place(&config.Runtime.Device, &config.Runtime.Threads) // this rank's device, and its share of the host's cores
 		e, _, err := estimate(c, &config, split, mayChoose, thisCard)
 		return e.Plans, err
 	})

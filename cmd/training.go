@@ -183,7 +183,7 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, m trainedModel
 		return err
 	}
 	x.closers = append(x.closers, endProfile)
-	t.Place(&m.runtime.Device, &m.runtime.Threads)
+	t.Place(&m.runtime.Device, &m.runtime.Threads) // this rank's device, and its share of the host's cores
 	options := m.runtime.Options()
 	options.Profile = profile
 	env, err := openRuntime(c, options, m.dtype)

@@ -239,9 +239,9 @@ func (p *Policy) LoadAdapter(dir string) error {
 // digesting is held while weights that a device has, or halves, are fetched to the host for a checksum.
 var digesting sync.Mutex
 
-// trainedBeside returns the base, the model weights beside which an adapter was trained, that its folder dir states; nil if
-// it states none. It refuses a base other than w, the weights of the folder model, wherever env has them; if the base was held in another type, so that
-// checksums cannot be compared, it only warns, and returns nil.
+// trainedBeside returns the base that an adapter's folder dir states, the model weights beside which it was trained; nil
+// if it states none. It refuses a base other than w, the weights of the folder model, which env may have on a device. If
+// the base was held in another type, so that checksums cannot be compared, it only warns, and returns nil.
 func trainedBeside(w *models.Weights, env *runtime.Env, dir, model string) (*lora.Base, error) {
 	base, err := lora.ReadBase(dir)
 	if err != nil || base == nil {

@@ -161,7 +161,7 @@ func (t *Turns) Next(ctx context.Context) (string, error) {
 			t.pending = false
 			switch {
 			case line.err == errPressed:
-				if t.press() {
+				if t.press() { // the second time
 					return "", io.EOF
 				}
 				continue
@@ -181,7 +181,7 @@ func (t *Turns) Next(ctx context.Context) (string, error) {
 			if s != os.Interrupt || !t.Typed {
 				return "", leftBy(s)
 			}
-			if t.press() {
+			if t.press() { // the second time
 				return "", io.EOF
 			}
 		case <-ctx.Done():

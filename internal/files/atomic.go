@@ -164,7 +164,7 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 			err = fmt.Errorf("files: write %s: %w", path, err)
 		}
 	}()
-	release, err := lockTemporary(tmp)
+	release, err := lockTemporary(tmp) // other processes remove what nobody has locked
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 		return err
 	}
 	if !synced {
-		startWriteback(f, out.started, out.written-out.started)
+		startWriteback(f, out.started, out.written-out.started) // of the bytes after the newest that Write began with
 	} else if err := errors.Join(FaultOf("sync", tmp), f.Sync()); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 			os.RemoveAll(tmp)
 		}
 	}()
-	release, err := lockTemporary(tmp)
+	release, err := lockTemporary(tmp) // other processes remove what nobody has locked
 	if err != nil {
 		return fmt.Errorf("files: write folder %s: %w", dir, err)
 	}

@@ -269,8 +269,8 @@ func (c *config) model(path string, chat bool) {
 	c.setIf(chat, "model.template", "chat")
 }
 
-// rewards notes keys that name rewards, which are programs there.
-func (c *config) rewards(keys ...string) {
+// noteRewards notes keys that name rewards, which are programs there.
+func (c *config) noteRewards(keys ...string) {
 	for _, key := range keys {
 		if names := c.list(key); len(names) > 0 {
 			c.note("%s = %s is not translated: [reward] pays this run, by math unless you choose another (docs/rewards.md)",

@@ -46,7 +46,7 @@ func TRL(text []byte, processes, rows int) (*Run, error) {
 	t.sizes(processes) // sets t.prompts, t.batch, t.steps and t.iterations
 	t.rollout()
 	t.objective()
-	c.rewards("reward_funcs", "reward_model_name_or_path")
+	c.noteRewards("reward_funcs", "reward_model_name_or_path")
 	t.optimizer()
 	c.rounds(c.count("max_steps", -1), t.steps, c.number("num_train_epochs", 3), rows, t.prompts, "num_train_epochs") // by max_steps if it is above 0
 	c.set("train.batch_size", t.batch)

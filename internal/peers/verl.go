@@ -198,8 +198,8 @@ func (v verl) rollout() {
 	v.set("rollout.old_logp", old)
 }
 
-// rules are the advantages of verl that have a name here; the others are refused.
-var rules = map[string]string{"grpo": "standardized", "grpo_passk": "pass-k", "rloo": "rloo", "rloo_vectorized": "rloo", "opo": "opo", "remax": "remax",
+// advantageRules are the advantages of verl that have a name here; the others are refused.
+var advantageRules = map[string]string{"grpo": "standardized", "grpo_passk": "pass-k", "rloo": "rloo", "rloo_vectorized": "rloo", "opo": "opo", "remax": "remax",
 	"gdpo": "gdpo", "reinforce_plus_plus": "reinforce++", "reinforce_plus_plus_baseline": "reinforce++-baseline",
 	"optimal_token_baseline": "otb", "gpg": "centered"}
 
@@ -211,7 +211,7 @@ func (v verl) objective() {
 		v.note("verl's advantage gpg with loss_mode vanilla clips ratios, as the settings here do; the paper's GPG has loss_mode gpg")
 	}
 	v.bounds(mode)
-	rule, ok := rules[estimator]
+	rule, ok := advantageRules[estimator]
 	byDeviation := v.on("algorithm.norm_adv_by_std_in_grpo", true)
 	switch {
 	case estimator == "gae":
@@ -232,7 +232,7 @@ func (v verl) objective() {
 		v.refuseUnless("algorithm.gamma", 1, "rewards are not discounted over tokens")
 	}
 	v.refuseUnless("trainer.critic_warmup", 0, "verl leaves the policy as it is in these steps")
-	v.rewards("custom_reward_function.path", "reward.custom_reward_function.path", "reward_model.model.path", "reward.reward_model.model_path")
+	v.noteRewards("custom_reward_function.path", "reward.custom_reward_function.path", "reward_model.model.path", "reward.reward_model.model_path")
 	for _, buffer := range []string{"reward_model.overlong_buffer", "reward_model.reward_kwargs.overlong_buffer_cfg", "reward.reward_kwargs.overlong_buffer_cfg"} {
 		if v.on(buffer+".enable", false) {
 			v.note("the overlong buffer lowers rewards, which are not translated: it is overlong_length and overlong_cache of the objective dapo")

@@ -68,7 +68,7 @@ func start(log *stderrLog, cmd *exec.Cmd, read func(p *Process, stdout io.Reader
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdinRead, stdoutWrite, stderrWrite
 	mark := fmt.Sprintf("ONERING_PROCESS_%016x=1", rand.Uint64()) // marks the process and all its children
 	cmd.Env = append([]string{"PYTHONUNBUFFERED=1", mark}, cmd.Environ()...)
-	separate(cmd)
+	separate(cmd) // only onering handles Ctrl-C, and ends the process with its children
 	p := &Process{Stdin: stdin, Ended: make(chan struct{}), kill: sync.OnceFunc(func() { killGroup(cmd, mark) }), stderr: log}
 	started := make(chan error)
 	go p.supervise(cmd, started, stdout, stderr, read)

@@ -95,7 +95,7 @@ func explain(text []byte, err error) error {
 		return &Error{at + own.Path, own.format, own.err}
 	}
 	t := wrong.GoType
-	null, isNull := errors.AsType[nullError](wrong.Err)
+	null, isNull := errors.AsType[nullError](wrong.Err) // of a null in a list; its Type is that of the elements
 	if isNull {
 		t = null.Type
 	}
