@@ -88,8 +88,8 @@ const maxRunLines = 60
 // figures describes all charts of a page, in their order.
 func figures(runs []*Run) []figure {
 	groups := groupRuns(runs)
-	plots := slices.Concat(suitePlots(runs), lossPlots(runs), []plot{rewardPlot(runs)}, componentPlots(runs), dynamics) // dynamics are the plots of every page
-	if len(lossPlots(runs)) > 0 {                                                                                       // the plots of losses replace it
+	plots := slices.Concat(suitePlots(runs), lossPlots(runs), []plot{rewardPlot(runs)}, componentPlots(runs), dynamics)
+	if len(lossPlots(runs)) > 0 { // the plots of losses replace it
 		plots = slices.DeleteFunc(plots, func(p plot) bool { return p.id == "loss" })
 	}
 	lines := 0

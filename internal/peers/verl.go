@@ -199,8 +199,8 @@ func (v verl) rollout() {
 }
 
 // advantageRules are the advantages of verl that have a name here; the others are refused.
-var advantageRules = map[string]string{"grpo": "standardized", "grpo_passk": "pass-k", "rloo": "rloo", "rloo_vectorized": "rloo", "opo": "opo", "remax": "remax",
-	"gdpo": "gdpo", "reinforce_plus_plus": "reinforce++", "reinforce_plus_plus_baseline": "reinforce++-baseline",
+var advantageRules = map[string]string{"grpo": "standardized", "grpo_passk": "pass-k", "rloo": "rloo", "rloo_vectorized": "rloo", "opo": "opo",
+	"remax": "remax", "gdpo": "gdpo", "reinforce_plus_plus": "reinforce++", "reinforce_plus_plus_baseline": "reinforce++-baseline",
 	"optimal_token_baseline": "otb", "gpg": "centered"}
 
 // objective reads the advantage, the loss and its bounds.

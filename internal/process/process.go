@@ -321,7 +321,7 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), l.Environment...)
-	if l.Megabytes > 0 { // the program is not trusted: it has an empty folder, and no environment
+	if l.Megabytes > 0 { // the program is not trusted: it gets an empty folder, and few variables
 		dir, err := os.MkdirTemp("", "onering-")
 		if err != nil {
 			return "", err
