@@ -22,6 +22,36 @@ import (
 // The figures of `train --dry-run` for the run without a run file are those that the run
 // takes, as the system counts them.
 func TestDryRunMeasured(t *testing.T) {
+	measureRun(t, 0.9, 1.1, "--set", "train.rounds=4")
+}
+
+// TestDryRunAdapterMeasured: so are those of an adapter.
+func TestDryRunAdapterMeasured(t *testing.T) {
+	if os.Getenv("ONERING_LONG") == "" {
+		t.Skip("trains for half a minute: set ONERING_LONG=1")
+	}
+	measureRun(t, 0.97, 1.25, besideNF4(wideModel(t), 64, 16, 6)...) // some responses end before, and prompts this long are mostly shared
+}
+
+// TestDryRunLargeMeasured: and of an adapter of a model of a gigabyte.
+func TestDryRunLargeMeasured(t *testing.T) {
+	if os.Getenv("ONERING_LONG") == "" {
+		t.Skip("makes a model of a gigabyte: set ONERING_LONG=1")
+	}
+	half := filepath.Join(t.TempDir(), "half")
+	config, tokenizer := filepath.Join("..", "bench", "qwen2.5-0.5b"), filepath.Join("..", "data", "arithmetic", "model")
+	if c := program("init", "--config", config, "--tokenizer", tokenizer, "--dtype", "bfloat16", "--out", half, "-q"); c.Run() != nil {
+		t.Fatal(c.Stderr)
+	}
+	if measured := measureRun(t, 0.97, 1.15, besideNF4(half, 4, 8, 128)...); measured > 4e9 {
+		t.Errorf("an adapter of the 0.5B shape beside a base in NF4 takes %.2f GB, want at most 4", float64(measured)/1e9)
+	}
+}
+
+// measureRun compares the peak that train --dry-run estimates with that of the run, and returns the latter in bytes.
+// Their ratio must be from least to most.
+func measureRun(t *testing.T, least, most float64, args ...string) (measured int64) {
+	t.Helper()
 	switch {
 	case testing.Short():
 		t.Skip("trains for some seconds")
@@ -32,54 +62,39 @@ func TestDryRunMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	measure := func(least, most float64, args ...string) (measured int64) {
-		t.Helper()
-		// TestMain makes the test binary the program where it is called by its name.
-		onering := func(more ...string) (stdout []byte, peak int64) {
-			c := exec.Command(self)
-			c.Args = slices.Concat([]string{"onering", "train", "-q"}, args, more)
-			stdout, err := c.Output()
-			if err != nil {
-				t.Fatalf("%v: %v", c.Args, err)
-			}
-			return stdout, c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+	// TestMain makes the test binary the program where it is called by its name.
+	onering := func(more ...string) (stdout []byte, peak int64) {
+		c := exec.Command(self)
+		c.Args = slices.Concat([]string{"onering", "train", "-q"}, args, more)
+		stdout, err := c.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", c.Args, err)
 		}
-		text, _ := onering("--dry-run", "--json")
-		var e rl.MemoryEstimate
-		if err := json.Unmarshal(text, &e); err != nil {
-			t.Fatal(err)
-		}
-		_, measured = onering("--out", filepath.Join(t.TempDir(), "run"))
-		ratio := float64(e.Peak) / float64(measured)
-		t.Logf("estimated %.1f MB, measured %.1f MB: %.3f", float64(e.Peak)/1e6, float64(measured)/1e6, ratio)
-		if ratio < least || ratio > most {
-			t.Errorf("the estimate is %.3f of what was measured, want %g to %g", ratio, least, most)
-		}
-		return measured
+		return stdout, c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	}
-	measure(0.9, 1.1, "--set", "train.rounds=4")
+	text, _ := onering("--dry-run", "--json")
+	var e rl.MemoryEstimate
+	if err := json.Unmarshal(text, &e); err != nil {
+		t.Fatal(err)
+	}
+	_, measured = onering("--out", filepath.Join(t.TempDir(), "run"))
+	ratio := float64(e.Peak) / float64(measured)
+	t.Logf("estimated %.1f MB, measured %.1f MB: %.3f", float64(e.Peak)/1e6, float64(measured)/1e6, ratio)
+	if ratio < least || ratio > most {
+		t.Errorf("the estimate is %.3f of what was measured, want %g to %g", ratio, least, most)
+	}
+	return measured
+}
 
-	// An adapter beside a base in NF4, with kl_beta so that every response has a gradient.
-	beside := func(model string, prompts, samples, tokens int) (args []string) {
-		for _, s := range []string{"lora.on=true", "model.base_dtype=nf4", "model.dtype=bfloat16", "model.path=" + model, "model.template=no", "data.train=" + data.Arithmetic, "eval.suites=",
-			"train.rounds=1", "rollout.max_prompt_tokens=9", "objective.kl_beta=0.05", fmt.Sprint("train.batch_size=", prompts*samples),
-			fmt.Sprint("rollout.prompts_per_round=", prompts), fmt.Sprint("rollout.samples_per_prompt=", samples), fmt.Sprint("rollout.max_new_tokens=", tokens)} {
-			args = append(args, "--set", s)
-		}
-		return args
+// besideNF4 returns the flags of a run that trains an adapter beside a base in NF4, with kl_beta so that every response
+// has a gradient.
+func besideNF4(model string, prompts, samples, tokens int) (args []string) {
+	for _, s := range []string{"lora.on=true", "model.base_dtype=nf4", "model.dtype=bfloat16", "model.path=" + model, "model.template=no", "data.train=" + data.Arithmetic, "eval.suites=",
+		"train.rounds=1", "rollout.max_prompt_tokens=9", "objective.kl_beta=0.05", fmt.Sprint("train.batch_size=", prompts*samples),
+		fmt.Sprint("rollout.prompts_per_round=", prompts), fmt.Sprint("rollout.samples_per_prompt=", samples), fmt.Sprint("rollout.max_new_tokens=", tokens)} {
+		args = append(args, "--set", s)
 	}
-	if os.Getenv("ONERING_LONG") == "" {
-		return // the rest trains for half a minute and makes a model of a gigabyte
-	}
-	measure(0.97, 1.25, beside(wideModel(t), 64, 16, 6)...) // some responses end before, and prompts this long are mostly shared
-	half := filepath.Join(t.TempDir(), "half")
-	config, tokenizer := filepath.Join("..", "bench", "qwen2.5-0.5b"), filepath.Join("..", "data", "arithmetic", "model")
-	if c := program("init", "--config", config, "--tokenizer", tokenizer, "--dtype", "bfloat16", "--out", half, "-q"); c.Run() != nil {
-		t.Fatal(c.Stderr)
-	}
-	if measured := measure(0.97, 1.15, beside(half, 4, 8, 128)...); measured > 4e9 {
-		t.Errorf("an adapter of the 0.5B shape beside a base in NF4 takes %.2f GB, want at most 4", float64(measured)/1e9)
-	}
+	return args
 }
 
 // TestForeseen: a dry run refuses a run for which the device that auto chooses has too little
