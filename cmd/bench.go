@@ -174,12 +174,13 @@ func (b *benchCommand) run(c *cobra.Command) error {
 }
 
 // measure returns the figures of a round, or of the wanted parts up to the first that fails: one part alone, or
-// several by name. It returns nil if a round fails before it has figures.
+// several by name. A part that fails has the figures from before its failure. measure returns nil if a round fails
+// before it has figures.
 func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Policy, wanted map[string]bool) (any, error) {
 	if b.Whole {
 		r, err := b.round.Run(c.Context(), env, policy, b.Parts)
 		if err != nil && r.Cold.Seconds == 0 {
-			return nil, err // a failed benchmark has no figures: zeros would be taken for some
+			return nil, err // the figures are all zeros, which would be taken for measured ones
 		}
 		return r, err
 	}
@@ -188,14 +189,14 @@ func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Po
 	result := make(map[string]any)
 	if wanted["decode"] {
 		newest, err = b.Parts.Decode(env, policy)
-		result["rollout"] = newest
+		result["rollout"] = newest // it has prefill and decoding, the work of a rollout
 	}
 	if wanted["score"] && err == nil {
 		newest, err = b.Parts.Score(env, policy)
 		result["score"] = newest
 	}
 	if (wanted["train"] || wanted["step"]) && err == nil {
-		newest, err = b.Parts.Train(c.Context(), env, policy, wanted["step"])
+		newest, err = b.Parts.Train(c.Context(), env, policy, wanted["step"]) // step is train and the optimizer's update
 		result["train"] = newest
 	}
 	if len(wanted) == 1 {

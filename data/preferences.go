@@ -45,8 +45,8 @@ func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Demons
 	return list, report, err
 }
 
-// splitOffPrompt makes the beginning that both demonstrations of a row have in common their prompt: messages, or
-// the words of texts without a column for the prompt. The error says what is wrong with the pair.
+// splitOffPrompt makes the common beginning of both demonstrations of a row their prompt: messages, or words if they
+// are texts and no column has the prompt. The error says what is wrong with the pair.
 func splitOffPrompt(a, b *Demonstration) error {
 	switch {
 	case a.Chat != nil && b.Chat != nil:
@@ -68,10 +68,10 @@ func splitOffPrompt(a, b *Demonstration) error {
 		for same > 0 && !(answers(a) && answers(b)) {
 			same-- // where one response ends inside the other, their last common turn is compared, too
 		}
-		a.From, b.From = max(a.From, same), max(b.From, same) // From may be that of the prompt's column
+		a.From, b.From = max(a.From, same), max(b.From, same) // the responses begin there, or after the prompt's column
 	case a.Response == b.Response:
 		return dropsRow("the chosen and the rejected response are equal")
-	case a.Whole && b.Whole:
+	case a.Whole && b.Whole: // no column has the prompt, so each text begins with it; otherwise Prompt is already set
 		n := 0
 		for n < min(len(a.Response), len(b.Response)) && a.Response[n] == b.Response[n] {
 			n++

@@ -162,7 +162,8 @@ func newNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 	return w, nil
 }
 
-// Narrowed returns a copy of weights in which the matrices between two places are rounded to the type d.
+// Narrowed returns a copy of weights in which the matrices that lie between the offsets from and to of Data are rounded
+// to the type d. Narrow stores them; Data keeps its length, but their elements there take no memory.
 func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 	out, err := newNarrowWeights(w.Layout, d, from, to)
 	if err != nil {

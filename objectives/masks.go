@@ -190,10 +190,11 @@ func Loss(o Objective, b, at Batch) float64 {
 	return loss
 }
 
-// Weights sets w to the derivative of Loss, the function, with respect to LogProb. Without masks and KL-Cov, which adds
-// +-KLCovBeta to the tokens that it penalizes, it is o.Weights(b, w).
+// Weights sets w to the derivative of Loss, the function, with respect to LogProb. If o has StepAdvantages, they
+// replace b's TokenAdvantage. Without masks and KL-Cov, which adds +-KLCovBeta to the tokens that it penalizes, the
+// result is then that of o.Weights(b, w).
 func Weights(o Objective, b Batch, w [][]float64) {
-	b = b.withTokenAdvantages(stepAdvantages(o, b))
+	b = b.withTokenAdvantages(stepAdvantages(o, b)) // b itself without StepAdvantages
 	o.Weights(b, w)
 	if factors := maskOf(o, b); factors != nil {
 		penalties := b.Zeros() // the part of the weights without advantages, which is not masked
@@ -215,7 +216,7 @@ func Weights(o Objective, b Batch, w [][]float64) {
 	if s, ok := o.(hasShared); ok {
 		for _, k := range s.settings().klCovPenalized(b) {
 			t := &b.Trajectories[k.i]
-			switch d := t.LogProb[k.j] - t.OldLogProb[k.j]; {
+			switch d := t.LogProb[k.j] - t.OldLogProb[k.j]; { // the derivative of KLCovBeta |d|: 0 at d = 0
 			case d > 0:
 				w[k.i][k.j] += tokenScale(o, b, k.i) * s.settings().KLCovBeta
 			case d < 0:

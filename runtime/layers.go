@@ -74,7 +74,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 	if err != nil {
 		return err
 	}
-	if err := l.rows.scatter(dxr, p.packed.predictors.value, dy); err != nil {
+	if err := l.rows.scatter(dxr, p.packed.predictors.value, dy); err != nil { // the other rows of dy become zeros
 		return err
 	}
 	for i := l.geometry.Layers - 1; i >= 0; i-- {
@@ -97,7 +97,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 			return fmt.Errorf("runtime: layer %d: %w", i, err)
 		}
 		dy = dx
-		l.reportFinal(i) // calls Options.Final: the gradients of layer i are final
+		l.reportFinal(i) // calls Options.Final with the first element of those that are final now
 	}
 	if l.trainsWeights() {
 		if err := l.rows.learn(dy, &p.packed.ids, l.gradients.value(l.geometry.Embedding, models.F32)); err != nil {
@@ -105,7 +105,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		}
 	}
 	if l.options.Final != nil {
-		l.options.Final(0) // all gradients are final, the embedding's too
+		l.options.Final(0) // from element 0 on all gradients are final, the embedding's too
 	}
 	return nil
 }

@@ -317,7 +317,7 @@ func (v verl) bounds(mode string) {
 	v.passOver(actorKey+"tau_pos", actorKey+"tau_neg")
 }
 
-// setName sets the objective's name, dapo in place of grpo where groups are left out, and what a token counts.
+// setName sets the objective's name, dapo in place of grpo where groups are left out, and how the loss weighs tokens.
 func (v verl) setName(name string) {
 	filters := v.on("algorithm.filter_groups.enable", false)
 	switch {
@@ -330,13 +330,14 @@ func (v verl) setName(name string) {
 	v.set("objective.name", name)
 	v.setIf(filters, "objective.dynamic_sampling", true)
 	switch name {
-	case "gspo", "gmpo":
+	case "gspo", "gmpo": // their loss weighs each response the same, whatever loss_agg_mode is
 		mode := v.text(actorKey+"loss_agg_mode", "token-mean")
 		if penalties := v.on(actorKey+"use_kl_loss", false) || v.number(actorKey+"entropy_coeff", 0) != 0; penalties && mode != "seq-mean-token-mean" {
 			v.note("verl counts the tokens of the KL and of the entropy by loss_agg_mode, %s; here they count as those of the loss, each response the same", mode)
 		}
 	case "gpg":
 		v.refuseUnless(actorKey+"loss_agg_mode", "token-mean", "gpg divides by the step's tokens")
+		// The name is that of loss_mode; what rescales is the estimator, which may be another one.
 		v.set("objective.rescale", strings.EqualFold(v.text("algorithm.adv_estimator", ""), "gpg"))
 	default:
 		v.aggregate()

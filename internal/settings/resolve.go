@@ -143,10 +143,12 @@ func (r *Resolved) unknownKey(s Setting, t Section, keys []string) error {
 		r.elsewhere(s), "; it has "+strings.Join(keys, ", ")))
 }
 
-// unknownSection explains a setting whose section is unknown, or a key outside the sections. A file states a section
-// itself, too: of the two, only one is reported, and the error of the other is nil.
+// unknownSection explains a setting whose section is unknown, or a key outside the sections. A file has a setting with
+// an empty Key for the line [SECTION] and one for each key below it, and unknownSection is called for each of them. It
+// reports either the line or the keys, and for the others returns nil; but it reports every key of another program.
 func (r *Resolved) unknownSection(s Setting) error {
 	names := namesOf(r.sections)
+	// hint names a similar section, foreign what replaces a key of another program; "" if there is none.
 	hint, foreign := DidYouMean(s.Section, names), r.foreign(s.Key, inFile)
 	section, label, isPart := strings.Cut(s.Section, partOf) // of reward.use.LABEL, one of several plug-ins: reward, LABEL
 	switch {
@@ -155,22 +157,22 @@ func (r *Resolved) unknownSection(s Setting) error {
 	case s.Section == "":
 		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), foreign,
 			"; write it with its section, such as optimizer.learning_rate"))
-	case s.Key != "" && foreign != "":
+	case s.Key != "" && foreign != "": // reported even if the line of its section is
 		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, foreign)
-	case r.command.Name != "" && hint == "" && s.Key != "":
+	case r.command.Name != "" && hint == "" && s.Key != "": // Name is "" for onering train, which has all sections
 		return fmt.Errorf("%s has no section [%s]", r.command.Name, s.Section)
 	case s.InFile() && (s.Key != "" || r.command.Name != "" && hint == ""):
-		return nil // the section or, in the case above, its key is reported instead
+		return nil // for a key, since the line is reported; for the line where the case above reports each key
 	case !isPart || !slices.Contains(names, section):
 		return fmt.Errorf("unknown section [%s]%s", s.Section, hint)
 	}
 	var have []string // the labels that there are
 	for _, t := range r.sections {
-		if t.list == section+"."+listKey {
+		if t.list == section+"."+listKey { // t is one of several plug-ins, a [[reward.use]]
 			have = append(have, strings.TrimPrefix(t.Name, t.list+"."))
 		}
 	}
-	if have == nil {
+	if have == nil { // the section has one plug-in and no list
 		at := slices.IndexFunc(r.sections, func(t Section) bool { return t.Name == section })
 		return fmt.Errorf("there is no [[%s.use]] %q: the run has the one %s %q", section, label, section, valueOf(r.sections[at].Pointer, "name"))
 	}

@@ -129,21 +129,22 @@ func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
 }
 
 // block computes P = softmax(scale Q K^T + mask) for block i of the queries, with the keys up to its last query, and
-// with a Window only from the first that its first query sees. One of several blocks is computed after the nodes of after.
+// with a Window only from the first that its first query sees. One of several blocks is computed after the nodes of
+// after. With InTurn memory holds one block at a time; without it the gradient holds all blocks' probabilities.
 func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	b := &attentionBlock{index: i}
 	mask := a.mask
 	if a.Blocks > 1 {
-		b.firstQuery, b.endQuery = a.edges(i, after)
-		b.firstKey = a.g.Ints(0)
-		if a.Window > 0 && !a.InTurn { // blocks in turn begin with key 0, which addKeyGradients relies on
+		b.firstQuery, b.endQuery = a.edges(i, after) // nodes that are computed after those of after
+		b.firstKey = a.g.Ints(0)                     // nil for the only block, which reads all keys
+		if a.Window > 0 && !a.InTurn {               // blocks in turn begin with key 0, which addKeyGradients relies on
 			b.firstKey = Max(Sub(b.firstQuery, a.g.Ints(int64(a.Window-1))), b.firstKey)
 		}
 		rows := func(x *Node) *Node { return Slice(x, b.firstQuery, b.endQuery, 0, fmt.Sprintf("Tq%d", i)) }
 		if a.InTurn {
 			mask = a.keys(b, rows(mask), 1) // axis 1 of [T,T]; rows first, so no intermediate value has the mask's size
 		} else {
-			mask = rows(a.keys(b, mask, 1))
+			mask = rows(a.keys(b, mask, 1)) // the same part; a mask is little beside all blocks' probabilities
 		}
 	}
 	q := a.queries(b, a.q)

@@ -144,11 +144,11 @@ func (p *push) sendOne(f *outgoing, o object) error {
 		if o.Actions == nil { // the hub has the file
 			p.forget(f)
 			p.options.Progress(f.Name, f.Size, f.Size)
-			f.delivered = cmp.Or(f.delivered, "stored")
+			f.delivered = cmp.Or(f.delivered, "stored") // it stays "sent" if the hub had to be asked again
 			return nil
 		}
-		f.delivered = "sent"
-		u, saved := p.saved(f)
+		f.delivered = "sent"   // if sending fails, so does the whole push
+		u, saved := p.saved(f) // from an earlier push, which was interrupted
 		if !saved {
 			var err error
 			if u, err = p.planUpload(f, *o.Actions.Upload); err != nil {
@@ -165,7 +165,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 		}
 		// The addresses have expired, or the upload has ended.
 		p.forget(f)
-		if begun >= maxUploads && !saved {
+		if begun >= maxUploads && !saved { // saved is false by then, unless forget could not remove the state
 			return err
 		}
 		p.notice(fmt.Sprintf("%v; asking for new addresses", err))

@@ -341,7 +341,7 @@ func checkOrder(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 43)
 	b := s.ordinary()
-	want, loss := weights(o, b), objectives.Loss(o, b, b)
+	want, loss := weights(o, b), objectives.Loss(o, b, b) // b again: constants of the gradient come from it
 	order := s.Perm(len(b.Trajectories))
 	shuffled := b
 	shuffled.Trajectories = nil

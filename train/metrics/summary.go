@@ -23,8 +23,8 @@ func Moments(x []float64) (mean, std float64) {
 }
 
 // AppendSteps adds to a round's record a summary of its optimizer steps' records: how many were skipped, and for every
-// float the mean over the steps, or the largest or smallest if the last part of its name begins with max or min.
-// Figures that the round's record already has stay unchanged.
+// float the mean over the steps, or the largest or smallest if what follows the first slash of its name begins with max
+// or min, as in p/max and log_ratio/max/pos. NaN is left out. Figures that the round's record has stay unchanged.
 func (r Record) AppendSteps(steps []Record) Record {
 	var names []string // in the order of their first appearance
 	values := map[string][]float64{}
@@ -55,7 +55,7 @@ func (r Record) AppendSteps(steps []Record) Record {
 			continue
 		}
 		v, _ := Moments(values[name])
-		switch _, last, _ := strings.Cut(name, "/"); {
+		switch _, last, _ := strings.Cut(name, "/"); { // last is "" for a name without a slash, which has the mean
 		case strings.HasPrefix(last, "max"): // the largest of the steps' largest
 			v = slices.Max(values[name])
 		case strings.HasPrefix(last, "min"):

@@ -105,7 +105,8 @@ func rolloutOf(x rundir.Rollout) rollout {
 	}
 }
 
-// roundOf is the inverse of round.state, but for the problems and batches, which it leaves empty.
+// roundOf is the inverse of round.state, but for the problems and batches, which it leaves empty. rescored says that
+// the learner has computed the old log-probs, as the run's settings demand.
 func roundOf(s *rundir.Round, rescored bool) *round {
 	r := &round{
 		updates: slices.Clone(s.Updates), trained: s.Kept, groups: s.Groups, equalGroups: s.Flat, gap: s.Gap, rescored: rescored, steps: s.Steps,
@@ -119,6 +120,7 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 		}
 		r.trajectories = append(r.trajectories, objectives.Trajectory{
 			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
+			// LogProb is the sampler's until a step computes it.
 			LogProb: x.LogProb, OldLogProb: y.OldLogProb, SampleLogProb: x.LogProb, Entropy: x.Entropy, IDs: x.Response,
 			Truncated: y.Truncated, Degenerate: y.Degenerate, Group: r.rollouts[i].Problem, Turns: r.rollouts[i].turns(),
 		})

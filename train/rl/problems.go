@@ -111,13 +111,13 @@ func dropLong(c Config, parts []filePart, p *data.Prompter, log *slog.Logger) er
 	return nil
 }
 
-// measures says for each problem of the round whether the steps learned from its
-// responses, and returns which share of the problems with a graded response they did not learn from.
+// measures says for each problem of the round whether the steps learned from its responses. idleShare is the share of
+// the problems with a graded response that they did not learn from: NaN if none has one, which checkGraded rules out.
 func (r *round) measures(c Config) (measures []measure, idleShare float64) {
 	measures = make([]measure, len(r.problems))                     // all unmeasured
 	k, graded, idle := len(r.responses())/len(r.problems), 0.0, 0.0 // k responses to each problem
 	for i := range measures {
-		rollouts, group := r.gradedAmong(i*k, (i+1)*k)
+		rollouts, group := r.gradedAmong(i*k, (i+1)*k) // the indices of the graded rollouts, and their trajectories
 		if len(rollouts) == 0 {
 			continue
 		}
@@ -127,7 +127,7 @@ func (r *round) measures(c Config) (measures []measure, idleShare float64) {
 			measures[i] = taught
 			continue
 		}
-		if len(rollouts) > 1 { // a single one says nothing of the problem
+		if len(rollouts) > 1 { // with a single one the problem stays unmeasured, though it counts as idle
 			measures[i] = untaught
 		}
 		idle++

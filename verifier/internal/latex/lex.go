@@ -329,14 +329,14 @@ func (l *lexer) backslash() {
 			at++
 			c = d
 		} else if d == '\\' && l.peek(3) == '\\' {
-			l.pos += 2
+			l.pos += 2 // the new line begins at the first of the four
 		}
 	}
 	if isLetter(c) {
 		i := l.skipWhile(l.pos+1, isLetter)
 		name := l.src[l.pos+1 : i]
 		if !known(name) {
-			name = knownPrefix(name) // \quadx is \quad and x
+			name = knownPrefix(name) // \quadx is \quad and x; name stays if it begins with no command
 			i = l.pos + 1 + len(name)
 		}
 		l.pos = i
@@ -349,18 +349,18 @@ func (l *lexer) backslash() {
 		l.pos = len(l.src)
 	case '\\':
 		l.pos += len(spacing.FindString(l.src[min(l.pos, len(l.src)):min(l.pos+12, len(l.src))]))
-		l.emit(token{kind: newline, at: at}) // without the distance behind it, such as [2pt]
+		l.emit(token{kind: newline, at: at}) // without the distance behind it, such as [2pt], of at most 12 bytes
 	case '!':
 		// 5\!7 is set as 57.
 		l.space = l.space || at == 0 || !isDigit(l.src[at-1]) || !isDigit(l.peek(0))
 	case ' ', '\n', '\t', ',', ';', ':', '>', '/', '-', '@', '_', '\'', '"', '=', '^', '.', '(', ')', '[', ']':
 		l.space = true // \( \) \[ \] delimit mathematics
 	case '{':
-		l.emitSign("{:")
+		l.emitSign("{:") // \{ and \} are printed braces; { and } group
 	case '}':
 		l.emitSign(":}")
 	case '|':
-		l.emitSign("||")
+		l.emitSign("||") // the bars of a norm
 	case '$':
 		l.emit(token{kind: command, text: "$", at: at})
 	case '%', '&', '#', '<', '+', '*':

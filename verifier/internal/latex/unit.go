@@ -381,20 +381,20 @@ func (p *parser) units() []*Node {
 // inverted is u to the power -1.
 func inverted(u *Node) *Node { return &Node{Op: Pow, Args: []*Node{u, integer(-1)}} }
 
-// unitsBelow parses / and the units after it with their powers, those of m/s^2 and J/(kg·K), as inverse units; nil if no
-// unit, brace or bracket with a word begins there. It gives up the text where one begins and the unit is unknown.
+// unitsBelow parses / and the units after it as inverse units: for the /(kg·K) of J/(kg·K) kg^-1 and K^-1. It returns
+// nil if no unit, brace or bracket with a word follows a /. It gives up the text if one does that cannot be read.
 func (p *parser) unitsBelow() (units []*Node) {
 	next := p.ahead(1)
 	switch {
 	case !p.cur().is("/"):
 	case next.kind == word && unitOf(next.text) != "", next.is("{"):
 		p.advance()
-		u := p.unitSymbol() // it takes the plain s of m/s for a unit, as unit does not
-		p.failIf(u == nil)
+		u := p.unitSymbol() // it also takes the plain s of km/s, unlike unit in the bracket below
+		p.failIf(u == nil)  // which panics: the text is no mathematics
 		units = []*Node{inverted(u)}
 	case next.is("(") && p.ahead(2).kind == word:
 		for p.pos += 2; !p.accept(")"); p.accept("*") {
-			u := p.unit()
+			u := p.unit() // with its power
 			p.failIf(u == nil)
 			units = append(units, inverted(u))
 		}
