@@ -42,8 +42,9 @@ func (o stepOptions) run(c *cobra.Command, s *commandSettings, args []string) er
 	case o.Out != "" && o.Dry:
 		return usagef("--dry-run writes no --out")
 	}
-	r, err := s.resolveModel(c, folderOfSettings)
+	r, err := s.resolveModel(c, folderOfSettings) // of the adapter, or else of the model, that the settings name
 	if err == nil {
+		// notResumed: checkIneffective also warns of settings in a run file that have no effect.
 		err = cmp.Or(checkIneffective(r.Resolved, notResumed), checkOutput(c, "grads", o.Grads))
 	}
 	if err != nil {
@@ -65,9 +66,10 @@ func (o stepOptions) run(c *cobra.Command, s *commandSettings, args []string) er
 	}
 	step := rl.NewStep()
 	step.StepFiles, step.Update, step.Temperature = o.StepFiles, r.Optimizer.UpdateSettings, r.Rollout.Temperature
-	if !newAdapter && !r.Stated("optimizer.learning_rate") { // only a new adapter begins with the larger rate of adapters
+	if !newAdapter && !r.Stated("optimizer.learning_rate") { // resolveModel set the larger rate of a new adapter
 		step.Update.LearningRate = s.defaults().Optimizer.LearningRate
 	}
+	// oneProcess: no other ranks share the work. noNamedAdapters: p has at most the adapter that the settings name.
 	return r.with(c, oneProcess, args, noNamedAdapters, func(in io.Reader, name string, p *policy.Policy) error {
 		if newAdapter {
 			if err := p.NewAdapter(r.LoRA.Settings, r.modelAsNamed, o.Seed); err != nil {
@@ -106,7 +108,7 @@ func newWeights() *cobra.Command {
 
 // runWeights reads a batch and prints the weights that the objective gives its tokens: as JSON, or as a table to explain.
 func runWeights(c *cobra.Command, args []string, r *resolved, explain bool) error {
-	if err := checkIneffective(r.Resolved, notResumed); err != nil {
+	if err := checkIneffective(r.Resolved, notResumed); err != nil { // notResumed: settings of a run file count, too
 		return err
 	}
 	return withInput(c, args, func(text io.Reader, name string) error {

@@ -206,9 +206,9 @@ func savedConfig(dir string) (*resolved, error) {
 const defaultName = "onering's default.toml"
 
 // embeddedRun returns the settings that stand in for a run file: those of --recipe small, or without a recipe the
-// embedded run, none beside a run file. others, which override them, decide what applies: where they name a model or
-// data of the user, the defaults of docs/settings.md do, since the embedded run's lengths and learning rate suit only
-// its tiny model. A model without data learns the embedded task.
+// embedded run, and none beside a run file or with --recipe paper, which is the defaults. others, which override
+// them, decide what applies: where they name a model or data of the user, the defaults of docs/settings.md do, since
+// the embedded run's lengths and learning rate suit only its tiny model. A model without data learns the embedded task.
 func (s *commandSettings) embeddedRun(others ...settings.Source) (settings.Source, error) {
 	switch {
 	case s.runFile != "" && s.recipe != "":
@@ -231,6 +231,7 @@ func (s *commandSettings) embeddedRun(others ...settings.Source) (settings.Sourc
 	if settings.Find("lora.adapter", others...).Key != "" { // an adapter that is continued has its own scale
 		run = slices.DeleteFunc(run, func(s settings.Setting) bool { return s.Section == "lora" })
 	}
+	// data.Arithmetic is the name of the embedded model, and that of the embedded task.
 	switch usersOwn := func(name any) bool { return name != nil && name != "" && name != data.Arithmetic }; {
 	case usersOwn(model) && usersOwn(problems):
 		return nil, nil

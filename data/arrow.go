@@ -40,7 +40,8 @@ type arrowMessages struct {
 	panicked      any                // the panic for which the last message was not read
 }
 
-// openArrow opens a file or a stream of Arrow: a file has a footer with the places of its messages.
+// openArrow opens a file or a stream of Arrow: a file has a footer with the places of its messages, and a stream is
+// read from byte 0. It refuses a compressed file, so in.Text has the same bytes as in.File.
 func openArrow(in Input) (rows *Rows, err error) {
 	c := &columnRows{format: "Arrow", unfolding: in.unfolding}
 	defer c.recoverInto(&err)
@@ -55,7 +56,7 @@ func openArrow(in Input) (rows *Rows, err error) {
 	case string(head) == arrowEnd:
 		const begin, tail = int64(8), int64(4 + len(arrowEnd)) // the magic padded; the length of the footer and the magic
 		m.at = max(0, m.end-tail)
-		end := m.read(tail)
+		end := m.read(tail) // from m.at on, which it advances
 		if string(end[4:]) != arrowEnd {
 			return nil, fmt.Errorf("the file does not end with %s: it is cut short", arrowEnd)
 		}
@@ -79,7 +80,7 @@ func openArrow(in Input) (rows *Rows, err error) {
 		batch := reader.RecordBatch()
 		cells = cells[:0]
 		for i, column := range batch.Columns() {
-			c.column = c.names[i]
+			c.column = c.names[i] // an error of arrowCells names this column
 			cells = append(cells, c.arrowCells(column))
 		}
 		damagedIf(len(cells) == 0, "a record batch without columns")

@@ -125,12 +125,12 @@ func sampleFiles(paths []string, budget int64) []string {
 func readHistories(path string, histories map[string]*history) error {
 	round, stated := roundOf(path), false
 	return files.EachLine(path, maxLine, func(line []byte) error {
-		stated = stated || bytes.Contains(line, []byte(`"prompt_ids":`)) // runs that write this key state verdicts
+		stated = stated || bytes.Contains(line, []byte(`"prompt_ids":`)) // only versions that write verdicts write this key
 		var head rundir.RolloutLine
 		if err := head.ReadHead(line); err != nil {
 			return err
 		}
-		is := verdict(&head, stated)
+		is := verdict(&head, stated) // where a run states none, a reward above 0 means right
 		if head.Skipped || head.Part || is == unknown {
 			return nil // a Part is an earlier segment of an episode, which counts once
 		}

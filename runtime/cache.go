@@ -97,10 +97,10 @@ func (c *cache) reserve(n int) error {
 }
 
 // move copies the rows to states with room for so many tokens, for which it allocates memory, and frees the old ones:
-// state by state, so that only one is in memory twice.
+// state by state, so that only one is in memory twice. The caller then sets c.states and c.capacity to the new ones.
 func (c *cache) move(states []*buffer, capacity int) error {
 	for i, s := range c.geometry.States {
-		if err := states[i].allocateZeros(len(c.rowOf) * s.Elements(capacity)); err != nil {
+		if err := states[i].allocateZeros(len(c.rowOf) * s.Elements(capacity)); err != nil { // a row for each slot, free or not
 			return err
 		}
 		if c.states == nil { // before the first sequence

@@ -199,7 +199,7 @@ func (l *Learner) Bytes(sequences []Sequence) int {
 }
 
 // FirstNonFinite returns the first layer of which the output has a NaN or an infinity. The embedding is layer -1. ok
-// is false if all outputs are finite, or if the pass was not kept and so no longer has them.
+// is false if all outputs are finite, if one cannot be read, or if the pass was not kept and so no longer has them.
 func (p *Pass) FirstNonFinite() (layer int, ok bool) {
 	if p.activations == nil {
 		return 0, false
@@ -208,7 +208,7 @@ func (p *Pass) FirstNonFinite() (layer int, ok bool) {
 	var spare []byte
 	for i := range p.activations.stream[:p.learner.geometry.Layers+1] {
 		v := p.activations.stream[i].value
-		spare = hostBytes(v.memory, v.data, v.bytes, spare)
+		spare = hostBytes(v.memory, v.data, v.bytes, spare) // v's own bytes if they are on the host, else room for a copy
 		if err := v.memory.Download(unsafe.Pointer(&spare[0]), v.data, v.bytes); err != nil {
 			return 0, false
 		}

@@ -131,19 +131,19 @@ func (r *Ring) moveTo(e *Env) error {
 }
 
 // placeWeights decides where each element lies, and copies the weights there. Matrices of which Programs read a
-// rounded copy have their float32 masters in the memory of e, on the host (Offload), in part on other ranks (Divide),
-// or nowhere, as those that the Weights have in fewer bits alone; without an adapter a CPU in bfloat16 has lower
-// halves of them.
+// rounded copy have float32 masters, too, which only updates read. These lie in the memory of e, or on the host
+// (Offload); where the ring is Divided, this rank has only a part of them. A CPU in bfloat16 without an adapter has
+// their lower 16 bits alone, since the rounded copy has the upper ones.
 func (r *Ring) placeWeights(e *Env) (*arena, error) {
 	w := r.Weights
-	from, to := r.Arch.Copied() // no elements in float32
-	roundedCopy := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
-	masters := matrices(w.Layout, from, to) // only updates read these in float32
+	from, to := r.Arch.Copied()
+	roundedCopy := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil} // empty if that is float32; newArena sets the address
+	masters := matrices(w.Layout, from, to)
 	readInFloat32 := piece{0, len(w.Data)}.without(masters)
-	if n := w.Narrow; n != nil { // the host has these matrices in fewer bits alone
+	if n := w.Narrow; n != nil { // w.Narrow has these matrices, in fewer bits, and w.Data lacks them
 		readInFloat32, masters = piece{0, len(w.Data)}.without(matrices(w.Layout, n.From, n.To)), nil
 	}
-	if r.Divided() {
+	if r.Divided() { // only if w.Narrow is nil
 		masters = nil
 		for _, p := range r.division.ownPieces() {
 			masters = append(masters, p.without(readInFloat32)...) // the matrices among this rank's elements

@@ -166,9 +166,9 @@ func (s *staging) eachPart(parts []part, run func(part) error) (err error) {
 // inTurn copies the host's arrays of a part to the device, calls run and copies them back.
 func (s *staging) inTurn(p part, run func(part) error) error {
 	if !s.needsStaging(p) {
-		return run(p)
+		return run(p) // all its arrays are on the device
 	}
-	on, err := s.onDevice(0, p)
+	on, err := s.onDevice(0, p) // with buffers of slot 0, as one part at a time needs no more
 	for _, port := range s.hostPorts(p) {
 		v := p.values[port]
 		if err == nil {
@@ -191,7 +191,7 @@ func (s *staging) inTurn(p part, run func(part) error) error {
 // computation waits for the first copy, and the second for the computation, by marks.
 func (s *staging) update(i int, p part, run func(part) error) error {
 	if !s.needsStaging(p) {
-		return run(p)
+		return run(p) // all its arrays are on the device
 	}
 	on, err := s.onDevice(i, p)
 	if err != nil {

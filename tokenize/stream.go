@@ -21,10 +21,10 @@ type StreamDecoder struct {
 // NewDecoder returns a decoder at the beginning of a text.
 func (t *Tokenizer) NewDecoder() *StreamDecoder { return &StreamDecoder{t: t} }
 
-// Add returns the text that id completes, often but not always its own.
+// Add returns the text that id completes, often but not always its own: none for a special token that is skipped.
 func (d *StreamDecoder) Add(id int32) string {
 	skip := d.SkipSpecial && !slices.Contains(d.Keep, d.t.Token(id))
-	if d.t.form.ofCharacters {
+	if d.t.form.ofCharacters { // tokens stand for characters and not for bytes: d.text decodes these
 		return string(d.text.add(nil, d.t, id, skip))
 	}
 	buf := d.t.appendToken(d.held, id, skip) // behind the bytes of a character that has no end yet

@@ -115,7 +115,7 @@ func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) *
 		left, right, op = right, left, mirrored(op)
 	}
 	if isConstant(right) {
-		if isName(left) && left.Op != latex.Abs {
+		if isName(left) && left.Op != latex.Abs { // isName also holds for |x|, of which the next case is
 			return halfLine(left.String(), op, right)
 		}
 		if left.Op == latex.Abs {

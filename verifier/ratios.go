@@ -15,13 +15,13 @@ func (c *comparer) ratios(g, a *latex.Node) bool {
 	}
 	for _, n := range [...][2]*latex.Node{{g, a}, {a, g}} { // 5 p.m. and 5
 		clock, hours := n[0], n[1]
-		isClock := clock.Op == latex.Clock && (clock.Name != "" || len(clock.Args) == 0)
+		isClock := clock.Op == latex.Clock && (clock.Name != "" || len(clock.Args) == 0) // 5 p.m. or noon, which is no ratio
 		if isClock && hours.Op == latex.Num && hours.Rat.IsInt() && hours.Rat.Sign() > 0 {
 			hour := &latex.Node{Op: latex.Clock, Rat: new(big.Rat).Mul(hours.Rat, big.NewRat(60, 1))} // in minutes
 			return c.decide(sameTime(clock, hour), "times of day") && c.relax(unitOmitted)
 		}
 	}
-	g, a = asRatio(g), asRatio(a)
+	g, a = asRatio(g), asRatio(a) // 9:15 becomes a ratio, 5 p.m. nil, and what is no time stays
 	switch {
 	case g == nil || a == nil:
 		return c.decide(false, "a time of day against something else")

@@ -22,14 +22,15 @@ func (x bounds) form() Form {
 	if math.IsInf(x.least, 0) && math.IsInf(x.most, 0) && !x.integer {
 		return number
 	}
-	const limit = 1e15 - 1 // the largest integer that is written; bounds beyond it exclude nothing
+	const limit = 1e15 - 1 // no larger magnitude is written, so a bound beyond it is as good as limit, included
+	// below has the bounds of the magnitudes of numbers below 0; then x becomes those of the numbers from 0 on.
 	below := bounds{least: max(-x.most, 0), most: min(-x.least, limit), integer: x.integer}
 	below.leastExcluded = x.mostExcluded || x.most >= 0 // the latter since there is no -0
 	below.mostExcluded = x.leastExcluded && x.least >= -limit
 	x.mostExcluded, x.most = x.mostExcluded && x.most <= limit, min(x.most, limit)
 	x.leastExcluded, x.least = x.leastExcluded && x.least >= 0, max(x.least, 0)
 	var signs []Form
-	if x.least <= x.most {
+	if x.least <= x.most { // if they are equal and one is excluded, magnitude reads no number
 		signs = append(signs, x.magnitude)
 	}
 	if below.least <= below.most {

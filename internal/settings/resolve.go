@@ -78,11 +78,11 @@ func (r *Resolved) Locate(err error) error {
 		s, stated := r.decided[bad.Key]
 		flag := r.command.Flags[bad.Key]
 		switch {
-		case stated && s.flag == "":
+		case stated && s.flag == "": // a run file, the environment or --set states it
 			errs[i] = fmt.Errorf("%s: %w", s.Place, bad)
-		case flag != "" && bad.Value == "":
+		case flag != "" && bad.Value == "": // no source states it, or the flag states an empty text
 			errs[i] = fmt.Errorf("--%s is not set: %s", flag, strings.TrimSuffix(r.find(bad.Key).Tag("help"), " (required)"))
-		case flag != "":
+		case flag != "": // the flag states a wrong value, or no source states one and the default is wrong
 			errs[i] = bad.ofFlag(flag)
 		case bad.Value == "":
 			errs[i] = fmt.Errorf("%s is not set: %s (--set %s=...)", bad.Key, bad.Remedy, bad.Key)

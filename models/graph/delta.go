@@ -64,7 +64,10 @@ func decaysBetween(g *Node) *Node {
 
 // DeltaStep is DeltaRule for one token of each row, after those that led to state [B,H,K,V]: T is 1, and its formulas
 // are computed as they stand, without chunks. Where operator is set it is an operator of ONNX Runtime, which only
-// CPUs have and which has no gradient: that reads and writes the state once and not five times.
+// CPUs have and which has no gradient: that reads and writes the state once and not five times. Shapes: q, k [B,1,G,K],
+// v, o [B,1,H,V], g, beta [B,1,H]. For each head, with the row vectors q, k, v of its token,
+//
+//	S <- e^g S;  S <- S + k^T beta (v - k S);  o = q S
 func DeltaStep(q, k, v, g, beta, state *Node, operator bool) (o, now *Node) {
 	d := newDelta(q, k, v, g, beta, state)
 	repeat := func(x *Node) *Node { // [B,1,G,K] to [B,H,1,K], by a product with ones
@@ -78,13 +81,14 @@ func DeltaStep(q, k, v, g, beta, state *Node, operator bool) (o, now *Node) {
 	perHead := func(x *Node, width int) *Node { return Reshape(x, 0, d.heads, 1, width) }
 	q, k = repeat(q), repeat(k)
 	if operator {
-		flat := func(x *Node) *Node { return Reshape(x, 0, 1, -1) }
+		flat := func(x *Node) *Node { return Reshape(x, 0, 1, -1) } // the heads side by side, as g and beta have them
 		out := q.g.calls("LinearAttention", onnx.Microsoft, []models.DType{v.elem, v.elem}, []Shape{{v.shape[0], {N: 1}, {N: d.heads * d.width}}, state.shape},
 			[]*Node{flat(q), flat(k), flat(v), state, g, beta},
 			attr("q_num_heads", d.heads), attr("kv_num_heads", d.heads), attr("scale", float32(1)), attr("update_rule", "gated_delta"))
 		return Reshape(out[0], 0, 1, d.heads, d.width), out[1]
 	}
 	decayed := Mul(state, Exp(perHead(g, 1)))
+	// MatMul with plain, plain, 1: neither factor is transposed, and the product is times 1.
 	added := Mul(perHead(beta, 1), Sub(perHead(v, d.width), MatMul(k, decayed, plain, plain, 1)))
 	now = Add(decayed, Mul(Reshape(k, 0, d.heads, d.keys, 1), added))
 	return Reshape(MatMul(q, now, plain, plain, 1), 0, 1, d.heads, d.width), now

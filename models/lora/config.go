@@ -80,10 +80,10 @@ func parseConfig(text []byte) (config, error) {
 	}
 	err := ordered.EachMember(text, func(key string, value []byte, _ int) error {
 		empty := slices.Contains([]string{"null", "false", "{}", "[]", `""`}, string(compact(value)))
-		switch want, known := computedValues[key]; { // want: the values that are computed
+		switch want, known := computedValues[key]; { // of these keys, only the values in want are computed
 		case empty || slices.Contains(ignoredKeys, key) || slices.Contains(readKeys, key) || slices.Contains(want, string(value)):
-			return nil
-		case !known:
+			return nil // ignoredKeys do not affect the computation, and readKeys are fields of config
+		case !known: // a key of another kind of adapter, or of a variant of LoRA
 			return fmt.Errorf("%s is %.60s: onering has no such adapters, only LoRA without it", key, value)
 		default:
 			return fmt.Errorf("%s %.60s is not supported, only %s", key, value, strings.Join(want, ", "))
@@ -92,14 +92,14 @@ func parseConfig(text []byte) (config, error) {
 	if err != nil {
 		return c, err
 	}
-	// layers_pattern names what comes before the number of a layer in a path, such as layers in model.layers.0.mlp.
+	// layers_pattern, in c.Indexes, names what comes before a layer's number, such as layers in model.layers.0.mlp.
 	if c.layerNumbers, err = compile(`^(?:(?:^|.*?\.)`, `\.(?P<idx>\d+)\.)`, c.Indexes.list...); err != nil {
 		return c, fmt.Errorf("layers_pattern: %w", err)
 	}
 	if len(c.layerNumbers) == 0 {
 		c.layerNumbers = []*regexp.Regexp{regexp.MustCompile(anyIndex)}
 	}
-	// modules_to_save names whole words of a path, between dots or its ends.
+	// modules_to_save, in c.Save, names whole words of a path, between dots or its ends.
 	if c.savedPatterns, err = compile(`^(?:(^|.*\.)`, `($|\..*))`, c.Save...); err != nil {
 		return c, fmt.Errorf("modules_to_save: %w", err)
 	}

@@ -45,7 +45,8 @@ func same(got, want [][]float64) error {
 	return nil
 }
 
-// everything calls every method of o on b, but for Observe.
+// everything calls every method of o on b, but for Observe, which alone may change o: the caller then looks whether
+// one of these calls changed o or an argument. Loss passes no gradient through the log-probs of at.
 func everything(o objectives.Objective, b, at objectives.Batch, w [][]float64) {
 	objectives.Loss(o, b, at)
 	objectives.Weights(o, b, w)

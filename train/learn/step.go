@@ -77,8 +77,8 @@ func (s *Stepper) Update(rate float64) error {
 	if err != nil {
 		return &UpdateError{err}
 	}
-	if x := s.scaling.scale; x != nil {
-		s.scaling.set(x.Counted(), s.optimizer.Updates)
+	if x := s.scaling.scale; x != nil { // the loss scale, where layers compute in float16
+		s.scaling.set(x.Counted(), s.optimizer.Updates) // the next step's, doubled after many steps without overflow
 	}
 	return nil
 }

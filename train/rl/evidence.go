@@ -48,8 +48,9 @@ func (t *trainer) evidence(idleShare float64) *doctor.Round {
 	for i, x := range r.responses() {
 		s := doctor.Response{
 			Problem: x.Problem, Text: x.Text, Answer: x.Score.Answer, Value: r.trajectories[i].Reward, Skipped: x.Score.Skip,
-			Told:   x.Score.Reason == reward.ByEnvironment,
+			Told:   x.Score.Reason == reward.ByEnvironment, // the environment gave the reward
 			Judged: x.Score.Judged(), Right: x.Score.Right(), Parts: x.Score.Components, Tokens: len(x.Response), Truncated: x.Truncated,
+			// MaxTurns cut it, and not MaxNewTokens. Between two turns is one of Observed, so the turns are one more.
 			OutOfTurns: x.Truncated && t.roller.player != nil && len(x.Observed)+1 >= t.Config.Environment.MaxTurns && len(x.Response) < t.Config.Rollout.MaxNewTokens,
 		}
 		for j, logp := range x.LogProb {

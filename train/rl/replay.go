@@ -121,7 +121,8 @@ func (o ObjectiveConfig) Restore(checkpoint string, p *policy.Policy) error {
 
 // batches is the failure's batch as the objective and as the Stepper take it.
 func (f Failure) batches(o objectives.Objective) (objectives.Batch, learn.Batch) {
-	needs := objectives.NeedsOf(o)
+	needs := objectives.NeedsOf(o) // Apart: the weights of a sequence depend on its own scores alone
+	// f.Step and Number count steps from 1, Batch.Step from 0. LeftOut: what is not Live was not computed.
 	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, Apart: needs.Apart}
 	for _, x := range f.Trajectories {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{

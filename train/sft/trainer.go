@@ -468,9 +468,9 @@ func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 // Plan implements train.Task: it states which settings decide the run, what it saves, and when it stops.
 func (t *trainer) Plan() train.Plan {
 	c, facts := t.Config, train.FactsOf(t.run.Policy)
-	facts.Settings, facts.Steps, facts.Data = train.Values(&c), t.steps(), t.findings
+	facts.Settings, facts.Steps, facts.Data = train.Values(&c), t.steps(), t.findings // facts has all settings, p the decisive ones
 	if t.prefer == nil {
-		facts.Frequency = t.learn.frequency()
+		facts.Frequency = t.learn.frequency() // the loss of a model that knows only how often each token is learned
 	}
 	p := train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
@@ -478,11 +478,11 @@ func (t *trainer) Plan() train.Plan {
 		Stopping:  c.Train.Stopping,
 		Objective: t.name(), Settings: c.decisive(), Facts: facts,
 		Former:   map[string]string{"optimizer.name": "adamw"}, // for checkpoints from before it was a setting
-		Others:   train.Values(&c, "train", "distributed"),
+		Others:   train.Values(&c, "train", "distributed"),     // these must be equal on all ranks
 		Problems: digest(t.sets()...), Things: "demonstrations", Changed: "there are other demonstrations",
 	}
 	if t.prefer != nil {
-		p.Things, p.Changed = "preferences", "there are other preferences"
+		p.Things, p.Changed = "preferences", "there are other preferences" // Changed: the message if a checkpoint had others
 	}
 	return p
 }

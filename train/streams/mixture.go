@@ -45,9 +45,10 @@ func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollo
 	m, n := &Mixture{batch: batch, share: 1}, batch.Number-1 // share is the objective's weight; n steps were taken before
 	environment := slices.ContainsFunc(list, func(o *Opened) bool { return o.Tokens == "environment" })
 	for i, x := range rollouts {
-		m.own = append(m.own, upTo(len(b.Trajectories[i].OldLogProb))) // none of a rollout that is masked
+		// m.own[i] lists which scored tokens of rollout i the policy wrote: all of them so far, and none if it is masked.
+		m.own = append(m.own, upTo(len(b.Trajectories[i].OldLogProb)))
 		if environment && len(m.own[i]) > 0 && len(x.Observed) > 0 {
-			m.scoreEnvironment(i, x)
+			m.scoreEnvironment(i, x) // it has all tokens of the response scored, and corrects m.own[i]
 		}
 	}
 	teachers := 0 // streams with a teacher so far, which is the index in a Rollout's Teachers
@@ -57,23 +58,24 @@ func Mix(list []*Opened, batch learn.Batch, b objectives.Batch, rollouts []Rollo
 			m.share -= p.weight
 		}
 		for i, own := range m.own {
-			var places []int
+			var places []int // which scored tokens of rollout i the stream learns: none if it learns demonstrations
 			switch {
 			case o.Tokens == "policy", o.Tokens == "right" && rollouts[i].Right:
 				places = own
 			case o.Tokens == "environment": // the scored tokens that are not the policy's
 				places = slices.DeleteFunc(upTo(m.batch.Sequences[i].Count()), func(at int) bool { _, found := slices.BinarySearch(own, at); return found })
 			}
+			// Live says whether a sequence may have derivatives other than zero, as one with tokens to learn may.
 			p.places, m.batch.Live[i] = append(p.places, places), m.batch.Live[i] || len(places) > 0
 			if o.Teacher != "" {
-				p.taught = append(p.taught, rollouts[i].Teachers[teachers][:len(own)])
+				p.taught = append(p.taught, rollouts[i].Teachers[teachers][:len(own)]) // log-probs of the policy's tokens
 			}
 		}
 		if o.Teacher != "" {
 			teachers++
 		}
 		if o.Data != "" {
-			p.places = append(p.places, make([][]int, len(m.batch.Sequences)-len(p.places))...) // none of other streams' demonstrations
+			p.places = append(p.places, make([][]int, len(m.batch.Sequences)-len(p.places))...) // nil for other streams' demonstrations
 			for _, x := range o.batch(n, seed) {
 				m.batch.Sequences, m.batch.Live = append(m.batch.Sequences, x), append(m.batch.Live, true)
 				p.places = append(p.places, upTo(x.Count())) // all tokens that are scored

@@ -48,8 +48,8 @@ const (
 // lex returns the tokens of src, an end token last, which other readings the text allows, and the number of bytes
 // read, as a measure of work. The error is errLimit, for too many tokens or too large a numeral.
 func lex(src string, reading Reading) ([]token, ambiguity, int, error) {
-	src = inDecimals(turnedRound(plainWidth(src)))
-	// The passes over src before the first token count as two readings of it.
+	src = inDecimals(turnedRound(plainWidth(src))) // full-width characters to ASCII, ]0,1[ to (0,1), 1A3_{16} to 419
+	// steps: these passes count as two readings of src. doubledSlashes: each command begins as \\frac does.
 	l := &lexer{src: src, reading: reading, doubledSlashes: allDoubled(src), steps: 2 * len(src), tokens: make([]token, 0, 16)}
 	for l.pos < len(l.src) && l.err == nil {
 		if len(l.tokens) > maxTokens {
