@@ -65,13 +65,13 @@ func learn(t *testing.T, env *runtime.Env, ring *runtime.Ring, sequences []runti
 
 // TestHeld: beside a base in fewer bits, log-probs and gradients of an adapter are those beside the
 // numbers that it holds: in bfloat16 to the last bit, for every family. The sampler's log-probs are the
-// learner's.
+// learner's. With ONERING_LONG=1 all folders are tried, else some that differ most.
 func TestHeld(t *testing.T) {
 	env := runtimetest.Test(t)
 	if env.Device() != "cpu" {
 		t.Skip("is about the CPU")
 	}
-	for _, dir := range unlessShort(goldensOn(t, env)) {
+	for _, dir := range unlessLong(goldensOn(t, env), "tied", "headdim-all", "llama_small", "qwen3_small", "gemma3", "qwen3_5", "lfm2") {
 		if filepath.Base(filepath.Dir(dir)) == "lora" {
 			continue
 		}
@@ -95,13 +95,6 @@ func TestHeld(t *testing.T) {
 			}
 		})
 	}
-}
-
-func unlessShort(dirs []string) []string {
-	if testing.Short() {
-		return unlessLong(dirs, "tied", "headdim-all", "llama_small", "qwen3_small")
-	}
-	return dirs
 }
 
 func testHeld(t *testing.T, env *runtime.Env, a decoder.Architecture, weights *models.Weights, d, compute models.DType) {
