@@ -22,8 +22,8 @@ func (p *parser) command() *Node {
 	if d, ok := decorations[name]; ok {
 		return p.decorated(d)
 	}
-	if n := leaves[name]; n != nil {
-		return n
+	if n, ok := leaves[name]; ok {
+		return &n // each parse has its own
 	}
 	switch name {
 	case "frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "xfrac", "flatfrac":
@@ -76,7 +76,7 @@ func (p *parser) command() *Node {
 }
 
 // leaves are the commands without arguments.
-var leaves = map[string]*Node{
+var leaves = map[string]Node{
 	"pi": {Op: Const, Name: "pi"}, "infty": {Op: Const, Name: "infty"}, "infin": {Op: Const, Name: "infty"}, "imath": {Op: Const, Name: "i"},
 	"jmath": {Op: Sym, Name: "j"}, "emptyset": {Op: Named, Name: "empty"}, "varnothing": {Op: Named, Name: "empty"},
 	"varempty": {Op: Named, Name: "empty"}, "celsius": {Op: Unit, Name: "degC"}, "ldots": {Op: Dots}, "cdots": {Op: Dots}, "dots": {Op: Dots},
